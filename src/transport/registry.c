@@ -79,7 +79,7 @@ void aqi_tp_hide(struct aqi_transport *ops, unsigned caps)
 static aq_status registry_check_contract(const struct aqi_transport *transport)
 {
     if ((transport->caps & AQI_CAP_MAP) && !(transport->caps & AQI_CAP_REG))
-        return aqi_fail(AQ_ENOTSUP, "transport", "%s maps memory but does not register it",
+        return aqi_fail(AQ_ENOTSUP, "transport", "%s can map memory but not register it",
                         transport->name);
     for (size_t i = 0; i < AQI_COUNT_OF(promises); i++) {
         void (*slot)(void);
@@ -87,8 +87,8 @@ static aq_status registry_check_contract(const struct aqi_transport *transport)
         bool promised = promises[i].bit == 0 || (transport->caps & promises[i].bit) != 0;
         if (promised != (slot != NULL))
             return aqi_fail(AQ_ENOTSUP, "transport",
-                            "%s: operation %s and its capability bit do not agree: correct the "
-                            "transport's table",
+                            "%s: operation %s and its capability bit contradict each other: "
+                            "correct the transport's table",
                             transport->name, promises[i].name);
     }
     if (transport->addr_max <= AQI_ADDR_MAX && transport->key_max <= AQI_KEY_MAX) return AQ_OK;

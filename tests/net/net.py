@@ -458,9 +458,9 @@ class Cut(Case):
         said = self.expect(result, 1).stderr
         for rank, host, other in ((0, 1, 2), (1, 2, 1)):
             ends = rf"10\.9\.0\.{other}:\d+ to 10\.9\.0\.{host}:\d+ \(interface wire\)"
-            self.assertRegex(said, rf"aq\[{rank}\] udp: nothing has come from peer {1 - rank} at "
-                             rf"{ends} for [5-7] s: a firewall .*AQ_UDP_INTERFACE.* after 8 s")
-        self.assertRegex(said, r"aqrun: rank (\d) .*: rank \d cannot be reached: no answer came "
+            self.assertRegex(said, rf"aq\[{rank}\] udp: nothing has arrived from peer {1 - rank} "
+                             rf"at {ends} for [5-7] s: a firewall .*AQ_UDP_INTERFACE.* after 8 s")
+        self.assertRegex(said, r"aqrun: rank (\d) .*: rank \d cannot be reached: no answer arrived "
                          r"from .* within 8 s \(AQ_START_TIMEOUT\): a firewall drops UDP")
 
     def test_aqinfo(self):
@@ -520,14 +520,15 @@ class Connections(Case):
         with self.server("10.9.0.1") as port:
             self.client("set", "color", "blue")
             for host, rule, says in (
-                    (1, "meta l4proto udp drop", "no answer comes from {}: no program listens "
+                    (1, "meta l4proto udp drop", "no answer arrives from {}: no program listens "
                      "there, .* or a firewall drops UDP"),
-                    (2, "meta l4proto udp drop", "no answer comes from {}: .* firewall drops UDP"),
-                    (1, f"udp dport != {port} drop", "the server is there, but nothing comes from "
-                     "{}, the port of this connection: .* a firewall lets only packets of the "
-                     "listener's port through"),
-                    (2, f"udp sport != {port} drop", "the server is there, but nothing comes from "
-                     "{}, the port of this connection")):
+                    (2, "meta l4proto udp drop",
+                     "no answer arrives from {}: .* firewall drops UDP"),
+                    (1, f"udp dport != {port} drop", "the server is there, but nothing arrives "
+                     "from {}, the port of this connection: .* a firewall lets through only "
+                     "packets of the listener's port"),
+                    (2, f"udp sport != {port} drop", "the server is there, but nothing arrives "
+                     "from {}, the port of this connection")):
                 with self.subTest(host=host, rule=rule), rules(host, ("input", rule)):
                     ends = r"10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ \(interface wire\)"
                     self.assertRegex(self.client("get", "color", code=1).stderr, says.format(ends))
@@ -543,8 +544,8 @@ class Connections(Case):
                     env=environment(self.settings), stderr=subprocess.PIPE, text=True)
                 said = client.stderr.readline()
             try:
-                self.assertRegex(said, r"aq\[0\] udp: connecting to another program, for 6 s so "
-                                 r"far: no answer comes from 10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ ")
+                self.assertRegex(said, r"aq\[0\] udp: still connecting to another program after "
+                                 r"6 s: no answer arrives from 10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ ")
                 self.assertEqual(client.wait(PATIENCE), 0)
             finally:
                 client.kill()
@@ -755,7 +756,7 @@ class Ends(Case):
             for settings in ({}, {"AQ_TRANSPORTS": "auto", "AQ_NEIGHBORHOOD": "1"}):
                 result = job(4, *PLACE, TALK, **{**SETTINGS, **settings})
                 self.assertRegex(self.expect(result, 1).stderr, r"peer [13] is on this host, too: "
-                                 r"what goes to its address, 10\.9\.0\.2:\d+, goes through the "
+                                 r"packets to its address, 10\.9\.0\.2:\d+, go through the "
                                  'loopback interface, which is down: "ip link set lo up"')
         finally:
             call("ip", "-n", "2", "link", "set", "lo", "up")

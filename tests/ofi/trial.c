@@ -88,24 +88,26 @@ static const struct row {
     const char *breaks, *tried, *came;
     const char *instead; /* NULL: it does not open */
 } rows[] = {
-    {"itself", "a message to itself", LATE "has left and not come", "it does not reach itself"},
-    {"astray", "a message to itself", LATE "has left and not come", EACH},
+    {"itself", "a message to itself", LATE "had been sent but had not arrived",
+     "it cannot reach itself"},
+    {"astray", "a message to itself", LATE "had been sent but had not arrived", EACH},
     {"greedy", "many messages in a buffer", "a buffer with no room", EACH},
-    {"inject", "an injected message", LATE "has left and not come", "messages are not injected"},
+    {"inject", "an injected message", LATE "had been sent but had not arrived",
+     "messages are not injected"},
     {"flip", "a message that fills a buffer", "its byte", NULL},
-    {"cut", "a message that fills a buffer", "256 bytes come instead of", NULL},
-    {"refuse", "a message that fills a buffer", "it is refused: ", NULL},
+    {"cut", "a message that fills a buffer", "256 bytes arrived instead of", NULL},
+    {"refuse", "a message that fills a buffer", "it was rejected: ", NULL},
     {"base", "a remote write of 8 bytes", "its byte 0 of 8 is 0x00", REMOTE},
-    {"wide", "a remote write of 8 bytes", "memory -8 bytes from where it begins", REMOTE},
-    {"key", "a remote write of 8 bytes", "it ends with: ", REMOTE},
-    {"silent", "a remote write of 8 bytes", LATE "is not complete", REMOTE},
+    {"wide", "a remote write of 8 bytes", "memory -8 bytes from its start", REMOTE},
+    {"key", "a remote write of 8 bytes", "it ended with: ", REMOTE},
+    {"silent", "a remote write of 8 bytes", LATE "was not complete", REMOTE},
     {"write", "a remote write of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
     {"read", "a remote read of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
     {"unreported", "a remote write that the target's queue reports",
-     LATE "is complete and not reported", PUT},
+     LATE "was complete but not reported", PUT},
     {"lend", "an injected remote write", "its byte 0 of 64 is 0x00", "puts are not injected"},
     {"asleep", "the descriptor of the completion queue", "it was not readable", POLLS},
-    {"restless", "the descriptor of the completion queue", "when there are no comp", POLLS},
+    {"restless", "the descriptor of the completion queue", "although there are no comp", POLLS},
 };
 
 static void says(const char *text, const char *part)
@@ -212,7 +214,8 @@ static void limited(void **state)
     limit = (struct rlimit){.rlim_cur = (rlim_t)1 << 60, .rlim_max = was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
     assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_ESYS);
-    says(aq_error_message(), "Cannot allocate memory: raise the limit of 1125899906842624 KiB");
+    says(aq_error_message(),
+         "Cannot allocate memory: raise the memory limit of 1125899906842624 KiB");
     assert_null(strstr(aq_error_message(), "FI_UNIVERSE_SIZE"));
     assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
     assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_ESYS);
@@ -299,8 +302,8 @@ static void check_progress(const char *breaks, const char *text)
 static void progress(void **state)
 {
     (void)state;
-    check_progress("", ", which claims to make progress by itself, ");
-    check_progress("manual", ", which makes no progress by itself, ");
+    check_progress("", ", which claims to make progress on its own, ");
+    check_progress("manual", ", which makes no progress on its own, ");
 }
 
 static int run_broken(void)

@@ -24,13 +24,13 @@ NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXI
 # Name; variables; the shell commands that start the job, and each rank of it; the message.
 ROWS = [
     ("rights", {}, CLOSED, "exec",
-     r"/dev/infiniband/uverbs\d cannot be opened \(Permission denied\): check its permissions"),
+     r"cannot open /dev/infiniband/uverbs\d \(Permission denied\): check its permissions"),
     ("limit", {}, NOBODY, "exec",
      r"only 65536 bytes may be locked \(ulimit -l, or LimitMEMLOCK=.* raise it"),
     ("limit of buffers", {}, NOBODY.replace("64", "576", 1), "exec",
      r"no more message buffers can be registered: .* only 589824 bytes may be locked \(ulimit"),
     ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
-     r'AQ_IBV_PORTS="mlx5_0" matches no port of this host .* its adapters are rxe0, rxe1'),
+     r'AQ_IBV_PORTS="mlx5_0" matches no port of this host .* whose adapters are rxe0, rxe1'),
     ("another name", {}, "unset AQ_IBV_PORTS; GASNET_VAPI_PORTS=mlx5_0 exec", "exec",
      r'GASNET_VAPI_PORTS="mlx5_0" matches no port of this host'),
     ("filter", {"AQ_IBV_PORTS": "rxe0,rxe1"}, "exec", "exec",
@@ -40,17 +40,17 @@ ROWS = [
     ("partition", {"AQ_IBV_PKEY": "5"}, "exec", "exec",
      r"AQ_IBV_PKEY=5: give an index below \d+, the number of partition keys of rxe.:1"),
     ("mtu", {"AQ_IBV_MTU": "3000"}, "exec", "exec",
-     r"AQ_IBV_MTU=3000: give 256, 512, 1024, 2048 or 4096, but at most 4096"),
+     r"AQ_IBV_MTU=3000: give 256, 512, 1024, 2048 or 4096, but no more than 4096"),
     ("network", {}, "exec", "export AQ_IBV_PORTS=rxe$((3 * AQ_RANK)); exec",
      r"from rxe.:1 \(10\.77\.[\d.]+\) to 10\.77\.[\d.]+: .* choose ports of one with AQ_IBV_PORTS"),
     ("networks", {"AQ_IBV_RAILS": "2", "AQ_IBV_SPREAD": "no"}, "exec",
      "export AQ_IBV_PORTS=rxe$((2 * AQ_RANK))+rxe$((2 * AQ_RANK + 1)); exec",
      r"no route to it: .* from rxe.:1 \(10\.77\.[\d.]+\) to 10\.77\.[\d.]+: .* choose ports of"),
     ("kinds", {}, "exec", "test $AQ_RANK = 0 || export AQ_IBV_GID=0; exec",
-     r"one has an IPv4 address and the other does not: choose two of one kind with AQ_IBV_GID"),
+     r"one has an IPv4 address and the other does not: choose one kind with AQ_IBV_GID"),
     ("packets", {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}, NARROW, "exec",
      r"rank \d answers, but messages of \d+ bytes do not arrive: the network from rxe.:1 .* may "
-     r"carry less than packets of 4096 bytes, .* set AQ_IBV_MTU=1024"),
+     r"not carry packets of 4096 bytes, .* set AQ_IBV_MTU=1024"),
 ]
 # The same adapter through libfabric: it has no room for 256 peers, for which queues are sized if
 # the environment asks for it. aqinfo reports the same as a job.

@@ -90,10 +90,10 @@ class Aqinfo(Case):
 
     def test_a_setting_that_a_transport_refuses_is_a_problem(self):
         for settings, said in (
-                ({"AQ_UDP_MTU": "100"}, "AQ_UDP_MTU=100: it is 0 or at least 604"),
-                ({"AQ_UDP_LOSSY": "much"}, 'AQ_UDP_LOSSY="much": use loss='),
-                ({"AQ_UDP_RTO_MIN": "5s"}, "AQ_UDP_RTO_MIN is 5000000 us, more than "
-                                           "AQ_UDP_RTO_MAX, which is 250000 us")):
+                ({"AQ_UDP_MTU": "100"}, "AQ_UDP_MTU=100: give 0 or at least 604"),
+                ({"AQ_UDP_LOSSY": "much"}, 'AQ_UDP_LOSSY="much": give loss='),
+                ({"AQ_UDP_RTO_MIN": "5s"}, "AQ_UDP_RTO_MIN (5000000 us) exceeds "
+                                           "AQ_UDP_RTO_MAX (250000 us)")):
             for arguments in ((), ("udp",), ("--json",)):
                 with self.subTest(settings=settings, arguments=arguments):
                     result = self.expect(run(AQINFO, *arguments, **settings), 1)

@@ -49,10 +49,10 @@ class Udp(Case):
     def test_settings_that_cannot_be(self):
         for name, value, said in (("INTERFACE", "nosuch0", '"nosuch0" (interfaces: '),
                                   ("INTERFACE", "203.0.113.77", '"203.0.113.77" (interfaces: '),
-                                  ("MTU", "100", "it is 0 or at least 604"),
+                                  ("MTU", "100", "give 0 or at least 604"),
                                   ("LOSSY", "loss=2000", "together at most 1000"),
-                                  ("LOSSY", "luck=1", "use loss="),
-                                  ("LOSSY", "loss=1,", "use loss="),
+                                  ("LOSSY", "luck=1", "give loss="),
+                                  ("LOSSY", "loss=1,", "give loss="),
                                   ("ACK_DELAY", "1s", "AQ_UDP_ACK_DELAY"),
                                   ("AUTH", "maybe", "cookie")):
             with self.subTest(name=name, value=value):
@@ -65,7 +65,7 @@ class Udp(Case):
         result = job(2, *odd, EXAMPLES / "hello", AQ_TRANSPORTS="udp",
                      ODD="AQ_UDP_INTERFACE=::1")
         said = self.expect(result, 1).stderr
-        self.assertRegex(said, r"peer \d is at .*, where nothing goes from .*: give all ")
+        self.assertRegex(said, r"peer \d is at .*, which packets from .* cannot reach: give all ")
         self.assertIn("no transport reaches rank", said)
 
     def test_failed_starts(self):

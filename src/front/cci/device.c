@@ -229,7 +229,7 @@ static void device_read_key(struct aqc_device *device, char *line)
 
 static aq_status device_unreadable(const char *path, int err)
 {
-    aqi_log(AQI_LOG_ERROR, "cci", "CCI_CONFIG=%s cannot be read: %s", path, strerror(err));
+    aqi_log(AQI_LOG_ERROR, "cci", "cannot read CCI_CONFIG=%s: %s", path, strerror(err));
     return AQ_ESETTING;
 }
 

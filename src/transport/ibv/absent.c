@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const char absent_why[] =
-    "this library was built without it: install libibverbs-dev and build again";
+    "this library was built without it: install libibverbs-dev and rebuild";
 
 static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
 {

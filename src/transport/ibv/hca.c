@@ -105,7 +105,7 @@ static aq_status hca_open_queues(struct hca_tp *hca)
     hca_size_queues(hca, &receives, &completions);
     hca->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (hca->epoll < 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "making a descriptor to wait with");
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a descriptor to wait with");
     aq_status st = AQ_OK;
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
         struct hca_rail *rail = &hca->rail[r];
@@ -114,7 +114,7 @@ static aq_status hca_open_queues(struct hca_tp *hca)
         if (st != AQ_OK) break;
         if (epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->channel->fd, &event) != 0 ||
             epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->context->async_fd, &event) != 0)
-            st = aqi_fail_errno(AQ_ESYS, errno, "ibv", "making a descriptor to wait with");
+            st = aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a descriptor to wait with");
     }
     return st;
 }
@@ -153,7 +153,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     const char *missing = hca_verbs_missing();
     if (missing != NULL) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", missing);
     struct hca_tp *hca = calloc(1, sizeof(*hca));
-    if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
+    if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open the transport");
     aq_status st = aqi_rdma_open(&hca->rdma, &hca_driver, params);
     hca->rdma.tp.moved = hca_progress_short;
     hca->rdma.tp.straight_put = hca_put_within;
@@ -221,8 +221,8 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", r == 0 ? "" : " + ",
                                  hca->rail[r].name);
     return snprintf(buf, len,
-                    "%s, %u requests to a peer, %u queue pair%s and %zu KB for each that is "
-                    "connected, and %zu KB for %u rings",
+                    "%s, %u requests to a peer, %u queue pair%s and %zu KB for each connected "
+                    "peer, and %zu KB for %u rings",
                     names, hca->depth, hca->rails, hca->rails == 1 ? "" : "s",
                     hca_peer_memory(hca) / 1024, hca->rings.len / 1024,
                     hca->rings.memory != NULL ? hca->rings.count : 0);

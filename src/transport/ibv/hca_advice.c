@@ -66,16 +66,18 @@ struct hca_text hca_advice_no_port(const char *root)
     char name[ADVICE_NAME], node[ADVICE_NAME];
     if (devices.text[0] != '\0')
         snprintf(why.text, sizeof(why.text),
-                 "%s=\"%.80s\" matches no port of this host (\"ibv_devinfo\" lists them); its "
+                 "%s=\"%.80s\" matches no port of this host (\"ibv_devinfo\" lists them), whose "
                  "adapters are %.120s",
                  aqi_setting_variable("AQ_IBV_PORTS"), hca_config.ports, devices.text);
     else if (!hca_advice_is_there(root, "/sys/class/infiniband", name))
-        snprintf(why.text, sizeof(why.text),
-                 "the kernel has no RDMA device: load the module of the adapter (such as mlx5_ib), "
-                 "or rdma_rxe and \"rdma link add rxe0 type rxe netdev eth0\" for software RoCE");
+        snprintf(
+            why.text, sizeof(why.text),
+            "the kernel has no RDMA device: load the adapter's module (such as mlx5_ib), or for "
+            "software RoCE load rdma_rxe and run \"rdma link add rxe0 type rxe netdev eth0\"");
     else if (!hca_advice_is_there(root, "/sys/class/infiniband_verbs", node))
         snprintf(why.text, sizeof(why.text),
-                 "the kernel has %s, but not the module for access by programs: modprobe ib_uverbs",
+                 "the kernel has %s, but the module that gives programs access is missing: "
+                 "modprobe ib_uverbs",
                  name);
     else if (!hca_advice_is_there(root, "/dev/infiniband", node))
         snprintf(why.text, sizeof(why.text),
@@ -126,7 +128,7 @@ static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
                   ""},
         networks = {"if these are in different networks, choose ports of one with ",
                     ", or other addresses of them with AQ_IBV_GID"},
-        kinds = {"one has an IPv4 address and the other does not: choose two of one kind with "
+        kinds = {"one has an IPv4 address and the other does not: choose one kind with "
                  "AQ_IBV_GID, or other ports with ",
                  ""},
         subnets = {"choose ports of one subnet with ", ", or set up a router between the two"},
@@ -153,8 +155,8 @@ struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca
     struct hca_text why;
     unsigned mtu = 128u << aqi_min(rail->place.mtu, to->mtu);
     snprintf(why.text, sizeof(why.text),
-             "the network from %s (%.48s) to %.48s may carry less than packets of %u bytes, which "
-             "both ports support: set AQ_IBV_MTU=1024, or raise the MTU in between",
+             "the network from %s (%.48s) to %.48s may not carry packets of %u bytes, which both "
+             "ports support: set AQ_IBV_MTU=1024, or raise the MTU in between",
              rail->name, hca_advice_place(&rail->place).text, hca_advice_place(to).text, mtu);
     return why;
 }

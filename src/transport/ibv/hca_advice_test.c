@@ -333,14 +333,14 @@ static void which_module_or_package_is_missing(void **unused)
 {
     (void)unused;
     folder_make(root);
-    says(hca_advice_no_port(root).text, "load the module of the adapter (such as mlx5_ib)");
+    says(hca_advice_no_port(root).text, "load the adapter's module (such as mlx5_ib)");
     says(hca_advice_no_port(root).text, "rdma_rxe");
     root_has("/sys");
     root_has("/sys/class");
     root_has("/sys/class/infiniband");
-    says(hca_advice_no_port(root).text, "load the module of the adapter");
+    says(hca_advice_no_port(root).text, "load the adapter's module");
     root_has("/sys/class/infiniband/mlx5_7");
-    says(hca_advice_no_port(root).text, "has mlx5_7, but not the module");
+    says(hca_advice_no_port(root).text, "has mlx5_7, but the module");
     says(hca_advice_no_port(root).text, "modprobe ib_uverbs");
     root_has("/sys/class/infiniband_verbs");
     root_has("/sys/class/infiniband_verbs/uverbs0");
@@ -359,7 +359,7 @@ static void which_ports_there_are(void **unused)
     card.devices = 1;
     hca_config.ports = "mlx9_9";
     says(hca_advice_no_port("").text, "AQ_IBV_PORTS=\"mlx9_9\" matches no port");
-    says(hca_advice_no_port("").text, "its adapters are card0");
+    says(hca_advice_no_port("").text, "whose adapters are card0");
 }
 
 /* Run in a process that finds no library at all. */
@@ -402,7 +402,8 @@ static void mistaken_settings(void **unused)
         {"-1", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"-1\"", "give auto or an index"},
         {"256", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"256\"", "an index, 0 to 255"},
         {"auto", 3000, 0, AQ_ESETTING, "AQ_IBV_MTU=3000", "give 256, 512, 1024, 2048 or 4096"},
-        {"auto", 2048, 0, AQ_ESETTING, "AQ_IBV_MTU=2048", "but at most 1024, the MTU of card0:1"},
+        {"auto", 2048, 0, AQ_ESETTING, "AQ_IBV_MTU=2048",
+         "but no more than 1024, the MTU of card0:1"},
         {"auto", 0, 2, AQ_ESETTING, "AQ_IBV_PKEY=2", "below 2, the number of partition keys"},
     };
     (void)unused;
@@ -433,7 +434,7 @@ static void from_where_there_is_no_way_to_where(void **unused)
     memset(to.gid, 0, sizeof(to.gid));
     to.gid[0] = 0xfe, to.gid[1] = 0x80, to.gid[15] = 9;
     says(hca_advice_path(rail, &to).text, "(10.0.0.1) to fe80::9: one has an IPv4 address");
-    says(hca_advice_path(rail, &to).text, "two of one kind with AQ_IBV_GID");
+    says(hca_advice_path(rail, &to).text, "choose one kind with AQ_IBV_GID");
     place_infiniband(&to, 2, 7);
     says(hca_advice_path(rail, &to).text, "one is on InfiniBand and the other on Ethernet");
     place_infiniband(&rail->place, 1, 3);
@@ -570,7 +571,7 @@ static void a_network_that_carries_less_than_its_ports(void **unused)
         }
         says(text,
              "rank 1 answers, but messages of 4000 bytes do not arrive: the network from card0:1 "
-             "(10.0.0.1) to 10.1.0.2 may carry less than packets of 4096 bytes");
+             "(10.0.0.1) to 10.1.0.2 may not carry packets of 4096 bytes");
         says(text, "set AQ_IBV_MTU=1024, or raise the MTU");
     }
 }

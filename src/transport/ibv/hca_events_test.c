@@ -272,7 +272,7 @@ static void without_another_its_peers_are_lost(void **unused)
     look(0);
     assert_int_equal(peer.state, HCA_DOWN);
     assert_ptr_equal(hca.rdma.lost, &peer);
-    assert_non_null(strstr(peer.rdma.why, "has failed as a whole, and there is no other adapter"));
+    assert_non_null(strstr(peer.rdma.why, "has failed completely, and no other adapter"));
 }
 
 /* Its pending greetings no longer take up room, and later calls fail at once. */
@@ -297,7 +297,7 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     hca_greet_timers(&hca);
     assert_int_equal(peer.state, HCA_DOWN);
     assert_null(hca.greeter.calling);
-    assert_non_null(strstr(peer.rdma.why, "every adapter that reaches it has failed as a whole"));
+    assert_non_null(strstr(peer.rdma.why, "every adapter that reaches it has failed completely"));
 }
 
 static unsigned greeter_states, greeter_receives;

@@ -140,7 +140,8 @@ aq_status hca_greet_open(struct hca_tp *hca)
     greeter->epoch = random.epoch | 1;
     greeter->qkey = random.qkey & 0x7fffffff; /* the high bit is reserved for the system */
     greeter->memory = aligned_alloc(GREET_PAGE, len);
-    if (greeter->memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
+    if (greeter->memory == NULL)
+        return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open the transport");
     memset(greeter->memory, 0, len);
     if (!hca_rails_register(hca, greeter->mr, greeter->memory, len, IBV_ACCESS_LOCAL_WRITE))
         return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
@@ -320,7 +321,7 @@ static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
     uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca), good = all & ~peer->failed;
     if (all == 0) {
         aqi_rdma_fail(&hca->rdma, &peer->rdma,
-                      "every adapter that reaches it has failed as a whole");
+                      "every adapter that reaches it has failed completely");
         return;
     }
     if (good == 0) good = all;
@@ -373,17 +374,19 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
                               const struct hca_greeting *greeting)
 {
     if (greeting->depth != hca->depth || greeting->buffer != hca->rdma.buffer) {
-        aqi_rdma_fail(&hca->rdma, &peer->rdma,
-                      "it keeps %u buffers of %u bytes for a peer, this process %u of %zu: give "
-                      "all processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
-                      greeting->depth, greeting->buffer, hca->depth, hca->rdma.buffer,
-                      aqi_setting_variable("AQ_AM_CREDITS"));
+        aqi_rdma_fail(
+            &hca->rdma, &peer->rdma,
+            "it keeps %u buffers of %u bytes per peer, but this process keeps %u of %zu bytes: "
+            "give all processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
+            greeting->depth, greeting->buffer, hca->depth, hca->rdma.buffer,
+            aqi_setting_variable("AQ_AM_CREDITS"));
         return;
     }
     if (greeting->control != hca_control_buffers(hca)) {
-        aqi_rdma_fail(&hca->rdma, &peer->rdma,
-                      "only one of the two lends memory on demand: give all processes the same "
-                      "AQ_SEGMENT_MODE, and adapters with as many receive buffers");
+        aqi_rdma_fail(
+            &hca->rdma, &peer->rdma,
+            "only one of the two processes lends memory on demand: give all processes the same "
+            "AQ_SEGMENT_MODE, and adapters with the same number of receive buffers");
         return;
     }
     peer->epoch = greeting->epoch;
@@ -437,7 +440,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     if ((int32_t)(greeting->generation - peer->generation) > 0) {
         peer->failed = greeting->failed | hca_rails_down(hca);
         if (peer->state != HCA_IDLE) {
-            hca_repair_begin(hca, peer, greeting->generation, "the peer requests it");
+            hca_repair_begin(hca, peer, greeting->generation, "the peer requested it");
             return;
         }
         peer->generation = greeting->generation;

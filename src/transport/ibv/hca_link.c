@@ -47,7 +47,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_peer *peer, stru
     if (link->qp == NULL)
         return aqi_fail(
             AQ_ELIMIT, "ibv",
-            "cannot create a queue pair of %s with %u sends (fewer with a smaller %s or %s): %s",
+            "cannot create a queue pair of %s with %u sends (lower %s or %s for fewer): %s",
             rail->name, hca->sends, aqi_setting_variable("AQ_AM_CREDITS"),
             aqi_setting_variable("AQ_IBV_SENDS"), hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
@@ -190,7 +190,7 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err)
 {
     if (err == ENOMEM) return AQ_AGAIN;
-    aqi_rdma_fail(&hca->rdma, &hca_link_peer(link)->rdma, "%s rejects a send: %s",
+    aqi_rdma_fail(&hca->rdma, &hca_link_peer(link)->rdma, "%s rejected a send: %s",
                   hca->rail[link->rail].name, strerror(err));
     return AQ_EPEER;
 }

@@ -49,8 +49,8 @@ static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
         shift++;
     if (shift != wanted)
         aqi_log(hca->rdma.params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
-                "%s: %zu bytes would take %zu registrations, but the maximum is %u: they are of "
-                "%llu bytes each",
+                "%s: %zu bytes would take %zu registrations, but the maximum is %u, so each has "
+                "%llu bytes instead",
                 aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
                 hca_memory_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
     return shift;

@@ -151,7 +151,8 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
     int err = ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad);
     if (AQI_LIKELY(err == 0 || bad != wr)) aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
     if (AQI_LIKELY(err == 0)) return true;
-    aqi_fail_quiet(AQ_ESYS, "%s rejects a receive buffer: %s", hca->rail[rail].name, strerror(err));
+    aqi_fail_quiet(AQ_ESYS, "%s rejected a receive buffer: %s", hca->rail[rail].name,
+                   strerror(err));
     for (uint32_t i = (uint32_t)(bad - wr); i < count; i++)
         aqi_rdma_put(&hca->rdma, bufs[i]);
     return false;

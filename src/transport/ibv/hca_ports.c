@@ -42,7 +42,7 @@ static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
     struct ibv_port_attr attr;
     memset(&attr, 0, sizeof(attr));
     if (hca_verbs.query_port(context, port->number, &attr) != 0) {
-        snprintf(port->why, sizeof(port->why), "the port cannot be queried");
+        snprintf(port->why, sizeof(port->why), "cannot query the port");
         return;
     }
     port->active = attr.state == IBV_PORT_ACTIVE;
@@ -71,8 +71,8 @@ static void hca_ports_closed(const struct ibv_device *device, int err, struct hc
     bool named = device->dev_name[0] != '\0';
     snprintf(path, sizeof(path), "/dev/infiniband/%s", named ? device->dev_name : "uverbs*");
     if (named && access(path, R_OK | W_OK) != 0) err = errno;
-    snprintf(port->why, sizeof(port->why), "%.60s cannot be opened (%s): check its permissions",
-             path, strerror(err));
+    snprintf(port->why, sizeof(port->why), "cannot open %.60s (%s): check its permissions", path,
+             strerror(err));
 }
 
 /* The ports of one device; without a filter, its first active one. */

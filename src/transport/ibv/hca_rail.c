@@ -138,10 +138,11 @@ static aq_status hca_rail_mtu(struct hca_rail *rail)
         for (mtu = IBV_MTU_256; mtu < IBV_MTU_4096 && 128u << mtu < hca_config.mtu;)
             mtu++;
         if (128u << mtu != hca_config.mtu || mtu > rail->attr.active_mtu)
-            return aqi_fail(
-                AQ_ESETTING, "ibv",
-                "AQ_IBV_MTU=%llu: give 256, 512, 1024, 2048 or 4096, but at most %u, the MTU of %s",
-                (unsigned long long)hca_config.mtu, 128u << rail->attr.active_mtu, rail->name);
+            return aqi_fail(AQ_ESETTING, "ibv",
+                            "AQ_IBV_MTU=%llu: give 256, 512, 1024, 2048 or 4096, but no more than "
+                            "%u, the MTU of %s",
+                            (unsigned long long)hca_config.mtu, 128u << rail->attr.active_mtu,
+                            rail->name);
     }
     rail->place.mtu = (uint8_t)mtu;
     return AQ_OK;
@@ -187,15 +188,14 @@ aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t com
     rail->cq = hca_verbs.create_cq(rail->context, (int)completions, rail, rail->channel, 0);
     if (rail->cq == NULL)
         return aqi_fail(AQ_ESYS, "ibv",
-                        "%s rejects a completion queue of %u entries (fewer with a smaller %s): %s",
+                        "%s rejected a completion queue of %u entries (lower %s for fewer): %s",
                         rail->name, completions, aqi_setting_variable("AQ_AM_CREDITS"),
                         hca_advice_memory(errno).text);
     rail->srq = hca_verbs.create_srq(rail->pd, &srq);
     if (rail->srq != NULL) return AQ_OK;
-    return aqi_fail(AQ_ESYS, "ibv",
-                    "%s rejects a shared receive queue of %u buffers (fewer with a smaller %s): %s",
-                    rail->name, receives, aqi_setting_variable("AQ_AM_CREDITS"),
-                    hca_advice_memory(errno).text);
+    return aqi_fail(
+        AQ_ESYS, "ibv", "%s rejected a shared receive queue of %u buffers (lower %s for fewer): %s",
+        rail->name, receives, aqi_setting_variable("AQ_AM_CREDITS"), hca_advice_memory(errno).text);
 }
 
 void hca_rail_close(struct hca_rail *rail)

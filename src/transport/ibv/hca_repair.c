@@ -56,14 +56,14 @@ void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
     char why[128];
     bool gone = hca->rail[rail].gone;
     snprintf(why, sizeof(why), "%s %s", hca->rail[rail].name,
-             gone ? "has failed as a whole" : "is down");
+             gone ? "has failed completely" : "is down");
     for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
         struct hca_peer *peer = hca_peer_at(hca, id);
         bool told = peer != NULL && peer->addr.rails != 0; /* how many it has */
         uint32_t all = told ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
         if (gone && peer != NULL && (all & ~hca_rails_gone(hca)) == 0) {
-            aqi_rdma_fail(&hca->rdma, &peer->rdma,
-                          "%s, and there is no other adapter to reach it by", why);
+            aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s, and no other adapter reaches this peer",
+                          why);
             continue;
         }
         bool uses = peer != NULL && (peer->state == HCA_UP || peer->state == HCA_CALLING) &&
@@ -124,8 +124,7 @@ static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsign
     }
     link->mute++;
     char why[128];
-    snprintf(why, sizeof(why), "%s does not report what becomes of its sends",
-             hca->rail[rail].name);
+    snprintf(why, sizeof(why), "%s does not report the outcome of its sends", hca->rail[rail].name);
     hca_repair_without(hca, peer, rail, why);
 }
 
@@ -224,7 +223,7 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
         continue;
     if (peer->state == HCA_DOWN) return; /* the job has reported its death meanwhile */
     if (!hca_repair_collect(hca, peer)) {
-        aqi_rdma_fail(&hca->rdma, &peer->rdma, "no memory to make its connection anew");
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "no memory to re-establish its connection");
         return;
     }
     hca_links_destroy(hca, peer);

@@ -86,7 +86,7 @@ aq_status hca_rings_open(struct hca_tp *hca)
     rings->owner = calloc(rings->count, sizeof(struct hca_peer *));
     if (rings->owner == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for rings");
     if (!hca_rails_register(hca, rings->mr, memory, rings->len, HCA_ACCESS))
-        return aqi_fail(AQ_ELIMIT, "ibv", "%s (or give %s=0)", aq_error_message(),
+        return aqi_fail(AQ_ELIMIT, "ibv", "%s (or set %s=0)", aq_error_message(),
                         aqi_setting_variable("AQ_IBV_RING_PEERS"));
     return AQ_OK;
 }

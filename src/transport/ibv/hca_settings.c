@@ -34,49 +34,48 @@ static const struct aqi_setting rows[] = {
      .more_aliases = ports_aliases,
      .old_aliases = device_aliases,
      .check = hca_settings_is_filter,
-     .legal = "devices separated by +, each with a colon and comma-separated ports, such as "
-              "mlx5_0:1,2+mlx5_1",
+     .legal = "devices separated by +, each optionally with a colon and comma-separated ports, "
+              "such as mlx5_0:1,2+mlx5_1",
      .def = "",
      .doc = "The ports that may be used, such as mlx5_0:1+mlx5_1 (devices separated by +, each "
             "optionally followed by a colon and comma-separated ports). It is a filter, so unknown "
-            "and inactive ports are skipped. If empty, the first active port of each device.",
+            "and inactive ports are skipped. If empty: the first active port of each device.",
      .advice = "Name the ports of one fabric if a host is in several.",
      AQI_SETTING_IN(TEXT, struct hca_config, ports)},
     {.name = "AQ_IBV_PORT",
      .old_aliases = port_aliases,
      .def = "0",
-     .doc =
-         "The port to use of a device for which AQ_IBV_PORTS names none; 0: the first active one.",
+     .doc = "The port to use of a device for which AQ_IBV_PORTS names no port; 0: the first active "
+            "one.",
      .max = 255,
      AQI_SETTING_IN(COUNT, struct hca_config, port)},
     {.name = "AQ_IBV_RAILS",
      .clamp = true,
      .alias = "GASNET_NUM_QPS",
      .def = "0",
-     .doc = "The number of connections to each peer, each over another port; 0: one per port in "
-            "use, but at most two.",
-     .advice = "1 saves memory if a job has thousands of processes.",
+     .doc = "The number of connections to each peer, each over a different port; 0: one per port "
+            "in use, but at most two.",
+     .advice = "Set 1 to save memory if a job has thousands of processes.",
      .max = HCA_RAILS,
      .same = true,
      AQI_SETTING_IN(COUNT, struct hca_config, rails)},
     {.name = "AQ_IBV_SPREAD",
      .def = "no",
-     .doc =
-         "Whether the processes of a host begin with different ports, each with one whose adapter "
-         "is close to its processors, so that their messages are spread over the adapters.",
-     .advice = "yes if all ports are in one network.",
+     .doc = "Whether the processes of a host begin with different ports, each with one whose "
+            "adapter is close to its cores, so that their messages are spread over the adapters.",
+     .advice = "Set yes if all ports are in one network.",
      AQI_SETTING_IN(BOOL, struct hca_config, spread)},
     {.name = "AQ_IBV_GID",
      .def = "auto",
-     .doc = "The address of a RoCE port to use: its index, or auto: the best type (RoCE v2 with an "
-            "IPv4 address before others).",
+     .doc = "The address of a RoCE port to use: its index, or auto: the best type of address (RoCE "
+            "v2 with an IPv4 address before others).",
      .advice = "Give an index if a port has addresses in several networks; show_gids lists them.",
      AQI_SETTING_IN(TEXT, struct hca_config, gid)},
     {.name = "AQ_IBV_MEDIUM",
      .def = "4032",
-     .doc = "The payload bytes of the largest Medium, a multiple of 64, which is the size of each "
-            "receive buffer.",
-     .advice = "Raise it if messages are larger and there are few peers.",
+     .doc = "The largest payload of a Medium in bytes, a multiple of 64; it is also the size of "
+            "each receive buffer.",
+     .advice = "Raise it if messages are larger and the peers are few.",
      .unit = "bytes",
      .min = 512,
      .max = 1 << 16,
@@ -84,8 +83,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BYTES, struct hca_config, medium)},
     {.name = "AQ_IBV_RECEIVE_MEMORY",
      .def = "256M",
-     .doc = "The memory for receive buffers if all peers are connected, which limits the requests "
-            "in flight to each (AQ_AM_CREDITS).",
+     .doc = "The memory for receive buffers when all peers are connected, which limits the "
+            "requests in flight to each (AQ_AM_CREDITS).",
      .advice = "Raise it in jobs of thousands of processes that send many messages to each peer.",
      .unit = "bytes",
      .min = 1 << 20,
@@ -97,7 +96,7 @@ static const struct aqi_setting rows[] = {
      .more_aliases = sends_aliases,
      .clamp = true,
      .def = "64",
-     .doc = "Pieces of puts and gets in flight on one connection.",
+     .doc = "The maximum number of pieces of puts and gets in flight on one connection.",
      .min = 4,
      .max = 4096,
      AQI_SETTING_IN(COUNT, struct hca_config, sends)},
@@ -106,8 +105,8 @@ static const struct aqi_setting rows[] = {
      .more_aliases = total_aliases,
      .clamp = true,
      .def = "0",
-     .doc = "Messages and pieces of puts and gets in flight on all connections, at least 64; 0: as "
-            "many as the adapter has room for.",
+     .doc = "The maximum number of messages and pieces of puts and gets in flight on all "
+            "connections together, at least 64; 0: as many as the adapter has room for.",
      .advice = "Lower it if the adapter must keep room for other programs.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct hca_config, sends_total)},
@@ -115,10 +114,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_NONBULKPUT_BOUNCE_LIMIT",
      .def = "64K",
-     .doc =
-         "A put or get of up to this many bytes of memory that is not registered is copied through "
-         "registered buffers; for a larger one the memory is registered. If registrations are kept "
-         "(AQ_REG_MONITOR), only transfers that fit one buffer are copied.",
+     .doc = "A put or get of up to this many bytes of unregistered memory is copied through "
+            "registered buffers; for a larger one, the memory is registered. If registrations are "
+            "kept (AQ_REG_MONITOR), only transfers that fit in one buffer are copied.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct hca_config, bounce_limit)},
@@ -127,13 +125,14 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_BBUF_COUNT",
      .def = "1024",
-     .doc = "The number of buffers for sending and for such copies.",
+     .doc =
+         "The number of buffers for sending and for the copies described at AQ_IBV_BOUNCE_LIMIT.",
      .min = 64,
      .max = 1 << 20,
      AQI_SETTING_IN(COUNT, struct hca_config, bounces)},
     {.name = "AQ_IBV_PIECE",
      .def = "1M",
-     .doc = "A larger transfer is split into pieces of this many bytes, which are spread over the "
+     .doc = "Larger transfers are split into pieces of this many bytes, which are spread over the "
             "ports.",
      .unit = "bytes",
      .min = 4096,
@@ -143,9 +142,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_PIN_MAXSZ",
      .def = "1T",
-     .doc = "A larger segment is registered in parts of this many bytes, or of the adapter's "
-            "maximum if that is less. If there would be more than 32 on all ports together, they "
-            "are larger, or in mode large, the segment is registered on demand instead.",
+     .doc = "Larger segments are registered in parts of this many bytes, or of the adapter's "
+            "maximum if that is less. If that would take more than 32 parts on all ports together, "
+            "the parts are larger; in mode large, the segment is registered on demand instead.",
      .advice = "Lower it if an adapter is slow with large registrations.",
      .unit = "bytes",
      .min = 1 << 16,
@@ -156,8 +155,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_INLINESEND_LIMIT",
      .def = "72",
-     .doc = "Bytes that are passed to the adapter with the request to send them; less if the "
-            "adapter supports less.",
+     .doc = "The maximum number of bytes that are passed to the adapter within the request to send "
+            "them; less if the adapter supports less.",
      .unit = "bytes",
      .max = 1024,
      AQI_SETTING_IN(BYTES, struct hca_config, inline_limit)},
@@ -165,7 +164,7 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_QP_TIMEOUT",
      .def = "18",
-     .doc = "The adapter sends again after 4.096 us times two to this power without an "
+     .doc = "The adapter retransmits after 4.096 us times two to this power without an "
             "acknowledgement.",
      .min = 1,
      .max = 31,
@@ -179,22 +178,22 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct hca_config, retries)},
     {.name = "AQ_IBV_SILENCE",
      .def = "0",
-     .doc = "If an adapter has neither completed anything on a connection with requests in flight "
-            "for this long nor reported a failure, the connection is re-established; 0: four times "
+     .doc = "If an adapter with requests in flight on a connection has neither completed anything "
+            "nor reported a failure for this long, the connection is re-established; 0: four times "
             "what AQ_IBV_TIMEOUT and AQ_IBV_RETRIES take.",
      .unit = "s",
      .max = UINT64_C(86400000000000),
      AQI_SETTING_IN(TIME, struct hca_config, silence_ns)},
     {.name = "AQ_IBV_RNR_RETRIES",
      .def = "7",
-     .doc = "How often a message is sent again to a peer without a buffer for it, which does not "
-            "happen; 7: without limit.",
+     .doc = "How often a message is sent again to a peer that has no buffer for it, which should "
+            "not happen; 7: without limit.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, rnr_retries)},
     {.name = "AQ_IBV_MTU",
      .def = "0",
-     .doc = "The size of the largest packet (256, 512, 1024, 2048 or 4096); 0: the maximum that "
-            "both ports support.",
+     .doc = "The maximum packet size (256, 512, 1024, 2048 or 4096); 0: the maximum that both "
+            "ports support.",
      .unit = "bytes",
      .max = 4096,
      AQI_SETTING_IN(BYTES, struct hca_config, mtu)},
@@ -217,8 +216,9 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AM_SPARES",
      .clamp = true,
      .def = "4",
-     .doc = "Buffers that replace those of messages whose handlers run, so at most this many "
-            "handlers run without copying; further messages are copied.",
+     .doc =
+         "The number of buffers that replace those of messages whose handlers are running. At most "
+         "this many handlers run without a copy of the message; further messages are copied.",
      .min = 1,
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, spares)},
@@ -226,18 +226,18 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_MAX_PEERS",
      .def = "32",
-     .doc = "The maximum number of peers, those that send most, to which a process lends a ring, "
-            "into which they write small messages; 0: none.",
-     .advice =
-         "The number of peers that communicate all the time; each makes a poll a little longer.",
+     .doc = "The maximum number of peers to which a process lends a ring, into which they write "
+            "small messages; those that send most get one. 0: none.",
+     .advice = "Set it to the number of peers that communicate all the time; each makes a poll a "
+               "little longer.",
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_peers)},
     {.name = "AQ_IBV_RING_DEPTH",
      .clamp = true,
      .alias = "GASNET_AMRDMA_DEPTH",
      .def = "16",
-     .doc = "The number of messages in a ring, a power of two (others are rounded down); messages "
-            "that find no room are sent.",
+     .doc = "The number of messages in a ring, a power of two (other numbers are rounded down); "
+            "messages that find no room in it are sent.",
      .min = 1,
      .max = 32,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_depth)},
@@ -245,8 +245,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_LIMIT",
      .def = "4K",
-     .doc = "The size of a message in a ring, with its header and tail (at most 112 bytes), and of "
-            "each slot: a multiple of 64; 0: no rings.",
+     .doc = "The size of a message in a ring, including its header and tail (at most 112 bytes), "
+            "and of each slot: a multiple of 64; 0: no rings.",
      .unit = "bytes",
      .max = 1 << 15,
      AQI_SETTING_IN(BYTES, struct hca_config, ring_limit)},
@@ -255,8 +255,8 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AMRDMA_CYCLE",
      .def = "1024",
      .doc =
-         "After this many small messages, the peers that get a ring are chosen again; 0: no rings.",
-     .advice = "Lower it if peers change often.",
+         "After this many small messages, the peers that get a ring are chosen anew; 0: no rings.",
+     .advice = "Lower it if the set of busy peers changes often.",
      .max = 1 << 30,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_cycle)},
 };

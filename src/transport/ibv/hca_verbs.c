@@ -53,7 +53,7 @@ static void hca_verbs_load(void)
                            hca_verbs_why);
     else if (missing != NULL)
         snprintf(hca_verbs_why, sizeof(hca_verbs_why),
-                 "libibverbs.so.1 has no %s: rdma-core 1.0 or later is needed", missing);
+                 "libibverbs.so.1 has no %s: rdma-core 1.0 or later is required", missing);
 }
 
 const char *hca_verbs_missing(void)

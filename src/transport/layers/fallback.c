@@ -100,8 +100,8 @@ static aq_status fallback_wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t 
 {
     struct aqi_fallback *fb = tp->fallback;
     if (id >= fb->params.size)
-        return aqi_fail(AQ_EINVAL, "transport", "%s: peer id %u is not below %u", tp->ops.name, id,
-                        fb->params.size);
+        return aqi_fail(AQ_EINVAL, "transport", "%s: peer id %u is not less than %u", tp->ops.name,
+                        id, fb->params.size);
     aq_status st = fb->own.connect(tp, id, host, peer);
     if (st != AQ_OK) return st;
     struct aqi_peer *p = fb->peers[id] = *peer;
@@ -365,8 +365,9 @@ static aq_status fallback_gap_map(struct aqi_tp *tp, struct aqi_peer *peer, cons
                                   size_t key_len, uint64_t addr, size_t len, struct aqi_rmem **rmem)
 {
     (void)tp, (void)key, (void)key_len, (void)addr, (void)len, (void)rmem;
-    return aqi_fail(AQ_EPROTO, "transport", "peer %u sent a key for memory of %s, which has none",
-                    peer->id, tp->ops.name);
+    return aqi_fail(AQ_EPROTO, "transport",
+                    "peer %u sent a memory key for %s, which has no memory keys", peer->id,
+                    tp->ops.name);
 }
 
 static void fallback_gap_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)

@@ -330,8 +330,8 @@ static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_a
 {
     static atomic_bool once;
     aqi_log_once(&once, AQI_LOG_WARN, "transport",
-                 "peer %u sent a Long of %u bytes to %#llx, which is in no segment here: its "
-                 "handler does not run; destroy a segment once no peer uses it",
+                 "peer %u sent a Long of %u bytes to %#llx, which is not in a segment of this "
+                 "process: its handler does not run; destroy a segment once no peer uses it",
                  source, am->nbytes, (unsigned long long)am->addr);
 }
 

@@ -107,9 +107,9 @@ aq_status aqi_fault_configure(const char *spec)
 bad:
     memset(&fault_config, 0, sizeof(fault_config));
     return aqi_fail(AQ_ESETTING, "fault",
-                    "AQ_FAULT=\"%s\" is not valid: a comma list of again=0..95, late=0..1000, "
-                    "swap=0..95, die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= "
-                    "with a + list of reserve "
+                    "AQ_FAULT=\"%s\" is not valid: give a comma-separated list of again=0..95, "
+                    "late=0..1000, swap=0..95, die=ID@CALLS, seed=NUMBER, credits=0..1, "
+                    "depth=NUMBER and hide= with some of the following, separated by +: reserve "
                     "put get atomic fill pull long rows map reg alloc wait",
                     spec);
 }
@@ -445,7 +445,7 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
     unsigned n = f->own.progress(tp, mode, now) + fault_release_late(f);
     if (fault_swap_holds(&f->swap)) n += fault_swap_send(&f->swap, tp, &f->own);
     if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
-        f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "AQ_FAULT says that it died");
+        f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "died as AQ_FAULT requested");
         n++;
     }
     return n;
@@ -557,7 +557,7 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
                          struct aqi_tp **tp)
 {
     struct aqi_fault *f = calloc(1, sizeof(*f));
-    if (f == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to open");
+    if (f == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to open the transport");
     aqi_pool_init(&f->pool, sizeof(struct late_op), 32, true);
     fault_swap_init(&f->swap);
     struct aqi_tp_params inner = *params;

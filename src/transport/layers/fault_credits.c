@@ -52,7 +52,7 @@ static void fault_credits_take(const struct fault_credits *c, uint32_t id,
                                struct aqi_credit_note *from, struct aqi_credit_note note)
 {
     if (note.count > from->count || (c->limits.bytes != 0 && note.bytes > from->bytes))
-        fault_credits_overrun(c, id, "more given back than was taken");
+        fault_credits_overrun(c, id, "more was returned than was taken");
     from->count -= note.count;
     from->bytes -= note.bytes;
 }
@@ -72,7 +72,7 @@ static void fault_credits_hook_deliver(void *arg, uint32_t source, const struct 
     if ((am->flags & AQI_AM_IS_REPLY) == 0)
         fault_credits_add(&a->unanswered, 1, fault_credits_bytes_of(c, am));
     else if (a->reply_buffers-- == 0)
-        fault_credits_overrun(c, source, "a reply that no request has posted a buffer for");
+        fault_credits_overrun(c, source, "a reply for which no request posted a buffer");
 out:
     aqi_spin_unlock(&c->lock);
     c->up.deliver(c->up.arg, source, am);
@@ -135,7 +135,9 @@ aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_pa
                             struct fault_credits **credits)
 {
     struct fault_credits *c = calloc(1, sizeof(*c) + params->size * sizeof(c->peer[0]));
-    if (c == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to watch %u peers", params->size);
+    if (c == NULL)
+        return aqi_fail(AQ_ENOMEM, "fault", "no memory to check the credits of %u peers",
+                        params->size);
     c->up = params->hooks;
     c->params = *params;
     inner->hooks.deliver = fault_credits_hook_deliver;

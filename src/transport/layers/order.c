@@ -208,7 +208,7 @@ static unsigned order_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
     if (AQI_UNLIKELY(atomic_load_explicit(&order->broken, memory_order_acquire)) &&
         mode == AQI_PROGRESS_ALL && !atomic_exchange(&order->told, true)) {
         order->up.peer_lost(order->up.arg, order->source,
-                            "it left out a message of an ordered connection");
+                            "it omitted a message of an ordered connection");
         n++;
     }
     return n;
@@ -219,7 +219,7 @@ static unsigned order_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
 aq_status aqi_order_create(struct aqi_tp_params *inner, struct aqi_order **out)
 {
     struct aqi_order *order = calloc(1, sizeof(*order));
-    if (order == NULL) return aqi_fail(AQ_ENOMEM, "transport", "no memory to keep an order");
+    if (order == NULL) return aqi_fail(AQ_ENOMEM, "transport", "no memory to order messages");
     for (unsigned i = 0; i < AQI_COUNT_OF(order->in); i++)
         order->in[i].done = UINT32_MAX; /* so that the first one is 0 */
     order->up = inner->hooks;

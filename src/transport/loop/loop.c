@@ -60,14 +60,14 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
 {
     struct loop_tp *loop =
         aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(*loop), AQI_CACHE_LINE));
-    if (loop == NULL) return aqi_fail(AQ_ENOMEM, "loop", "no memory to open");
+    if (loop == NULL) return aqi_fail(AQ_ENOMEM, "loop", "no memory to open the transport");
     memset(loop, 0, sizeof(*loop));
     size_t max_medium = aqi_round_up(params->max_medium, 64);
     loop->frame_bytes =
         aqi_round_up(aqi_am_payload_offset(AQI_AM_MAX_ARGS) + max_medium, AQI_CACHE_LINE);
     loop->wake = aqi_kick_new();
     aq_status st = AQ_OK;
-    if (loop->wake < 0) st = aqi_fail_no_fd(errno, "loop", "making the wake-up descriptor");
+    if (loop->wake < 0) st = aqi_fail_no_fd(errno, "loop", "cannot create the wake-up descriptor");
     for (unsigned i = 0; i < QUEUES && st == AQ_OK; i++) {
         loop->queue[i].frames = aligned_alloc(AQI_CACHE_LINE, LOOP_SLOTS * loop->frame_bytes);
         if (loop->queue[i].frames == NULL)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const char absent_why[] =
-    "this library was built without it: install libfabric-dev and build again";
+    "this library was built without it: install libfabric-dev and rebuild";
 
 static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
 {
@@ -15,7 +15,7 @@ static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
 
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
-    .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
+    .doc = "networks with a provider in libfabric (cxi, efa, opx, psm3 and others)",
     .caps = AQI_CAP_FAR,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,

@@ -70,7 +70,7 @@ static aq_status ofi_find(struct ofi_tp *ofi)
 aq_status ofi_try(struct fi_info *info)
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
-    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
+    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open the transport");
     aqi_rdma_begin(&ofi->rdma, &ofi_driver);
     ofi->rdma.params = (struct aqi_tp_params){.size = 2, .local_size = 1};
     ofi->info = info;
@@ -87,7 +87,7 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
                           unsigned place, const struct ofi_tp *first, struct ofi_tp **out)
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
-    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
+    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open the transport");
     aq_status st = aqi_rdma_open(&ofi->rdma, &ofi_driver, params);
     ofi->front = front != NULL ? front : &ofi->rdma.tp;
     ofi->place = place;
@@ -159,8 +159,8 @@ static const char *ofi_describe_progress(const struct ofi_tp *ofi)
 {
     if (ofi_config.progress == 0) return "";
     return ofi->info->domain_attr->data_progress == FI_PROGRESS_AUTO
-               ? ", which claims to make progress by itself"
-               : ", which makes no progress by itself";
+               ? ", which claims to make progress on its own"
+               : ", which makes no progress on its own";
 }
 
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
@@ -181,7 +181,7 @@ static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == O
 
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
-    .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
+    .doc = "networks with a provider in libfabric (cxi, efa, opx, psm3 and others)",
     .caps = OFI_CAPS,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,

@@ -425,12 +425,12 @@ static unsigned ofi_domains_share(const struct ofi_tp *first)
     uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->rdma.params.local_size);
     if (first->info->domain_attr->ep_cnt == 0 || most >= ofi_config.domains)
         return (unsigned)ofi_config.domains;
-    aqi_log(AQI_LOG_INFO, "ofi",
-            "%s on %s has %zu endpoints for the %u processes here: using %u of %u domains (%s)",
-            first->info->fabric_attr->prov_name, first->info->domain_attr->name,
-            first->info->domain_attr->ep_cnt, first->rdma.params.local_size,
-            (unsigned)aqi_max(1, most), (unsigned)ofi_config.domains,
-            aqi_setting_variable("AQ_OFI_DOMAINS"));
+    aqi_log(
+        AQI_LOG_INFO, "ofi",
+        "%s on %s has %zu endpoints for the %u processes of this host: using %u of %u domains (%s)",
+        first->info->fabric_attr->prov_name, first->info->domain_attr->name,
+        first->info->domain_attr->ep_cnt, first->rdma.params.local_size, (unsigned)aqi_max(1, most),
+        (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return (unsigned)aqi_max(1, most);
 }
 
@@ -454,7 +454,7 @@ static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_
         if (st != AQ_OK && i != 0) ofi_close(&all->domain[--all->count]->rdma.tp);
     }
     if (st == AQ_OK || all->count == 0) return st;
-    aqi_log(AQI_LOG_WARN, "ofi", "only %u of %u domains (%s) can be opened: threads share them",
+    aqi_log(AQI_LOG_WARN, "ofi", "only %u of %u domains (%s) could be opened: threads share them",
             all->count, (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return AQ_OK;
 }
@@ -464,7 +464,7 @@ static const struct aqi_transport ofi_domains_table;
 aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
 {
     struct ofi_domains *all = aligned_alloc(AQI_CACHE_LINE, sizeof(*all));
-    if (all == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
+    if (all == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open the transport");
     memset(all, 0, sizeof(*all));
     all->fd = -1;
     all->size = params->size;

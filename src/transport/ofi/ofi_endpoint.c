@@ -20,8 +20,8 @@ static void ofi_endpoint_universe(char *text, size_t len)
 {
     const char *peers = getenv("FI_UNIVERSE_SIZE");
     snprintf(text, len,
-             "the adapter may have no room for as many peers as FI_UNIVERSE_SIZE says (%.20s): set "
-             "it to the number of processes, or lower; or ",
+             "the adapter may have no room for as many peers as FI_UNIVERSE_SIZE says (%.20s): "
+             "set it to the number of processes, or lower; or ",
              peers != NULL ? peers : "not set: 256");
 }
 
@@ -30,7 +30,7 @@ static bool ofi_endpoint_memory(char *text, size_t len)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
-    snprintf(text, len, "raise the limit of %llu KiB on memory (ulimit -v), or ",
+    snprintf(text, len, "raise the memory limit of %llu KiB (ulimit -v), or ",
              (unsigned long long)limit.rlim_cur / 1024);
     return true;
 }
@@ -50,7 +50,7 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
     char advice[192] = "";
     bool limited = err == -FI_ENOMEM && ofi_endpoint_memory(advice, sizeof(advice));
     if (rxm && !limited) ofi_endpoint_universe(advice, sizeof(advice));
-    return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %s%s and %s choose another", name,
+    return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %sset %s or %s to choose another", name,
                     ofi->info->domain_attr->name, what, ofi_library.strerror(-err), advice,
                     aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }

@@ -34,9 +34,10 @@ void ofi_farewell_again(struct ofi_tp *ofi, struct ofi_peer *peer)
 void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     peer->parted = true;
-    aqi_rdma_fail(&ofi->rdma, &peer->rdma,
-                  "it has lost this process, and said so; its messages (%s=info) say why",
-                  aqi_setting_variable("AQ_LOG"));
+    aqi_rdma_fail(
+        &ofi->rdma, &peer->rdma,
+        "it has lost its connection to this process, and said so; its messages (%s=info) say why",
+        aqi_setting_variable("AQ_LOG"));
 }
 
 /* --- the endpoint ---------------------------------------------------------------------------- */
@@ -112,7 +113,7 @@ static bool ofi_farewell_say_all(struct ofi_tp *ofi)
         more = more || peer->parting;
         if (err == 0 || peer->parting) continue;
         peer->unaware = false; /* it would fail again */
-        aqi_log(AQI_LOG_INFO, "ofi", "peer %u is not notified that it is lost here: %s", id,
+        aqi_log(AQI_LOG_INFO, "ofi", "peer %u could not be notified that it is lost here: %s", id,
                 ofi_library.strerror((int)-err));
     }
     return more;
@@ -136,7 +137,8 @@ void ofi_farewell_push(struct ofi_tp *ofi)
     uint64_t now = ofi->rdma.now;
     int err = from->ep == NULL ? ofi_farewell_open(ofi) : 0;
     if (err != 0)
-        aqi_log(AQI_LOG_INFO, "ofi", "%s: no endpoint to notify peers that they are lost here: %s",
+        aqi_log(AQI_LOG_INFO, "ofi",
+                "%s: no endpoint for notifying peers that they are lost here: %s",
                 ofi->info->fabric_attr->prov_name, ofi_library.strerror(-err));
     if (err == 0) {
         ofi_farewell_poll(from);

@@ -21,7 +21,7 @@ static void peer_that_fails_here_is_notified(void **state)
     struct ofi_peer peer;
     (void)state;
     begin(&ofi, &peer);
-    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put could not be read any more");
+    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put can no longer be read");
     assert_true(peer.parting);
     assert_true(ofi.farewell.due);
     assert_int_equal(ofi_arm(&ofi.rdma.tp, true), AQ_AGAIN); /* progress must not stop */
@@ -64,7 +64,7 @@ static void notified_peer_loses_the_sender_and_is_silent(void **state)
     assert_true(peer.rdma.down);
     assert_null(peer.kept);
     assert_ptr_equal(ofi.rdma.lost, &peer);
-    assert_non_null(strstr(peer.rdma.why, "it has lost this process"));
+    assert_non_null(strstr(peer.rdma.why, "it has lost its connection to this process"));
     assert_false(ofi.farewell.due);
     ofi_flush_received(&ofi, &peer, OFI_FAREWELL, 0);
     assert_ptr_equal(ofi.rdma.lost, &peer);

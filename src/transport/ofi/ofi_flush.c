@@ -223,7 +223,7 @@ static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
     } else if (++peer->calls > OFI_FLUSH_CALLS &&
                ofi->rdma.now - peer->owed > ofi_config.repair_ns) {
         aqi_rdma_fail(&ofi->rdma, &peer->rdma,
-                      "%s has delivered nothing to it for %u s in which it made calls "
+                      "%s has delivered nothing to it for %u s, during which it made calls "
                       "(AQ_OFI_REPAIR_TIMEOUT): %u messages are missing%s",
                       ofi->info->fabric_attr->prov_name,
                       (unsigned)((ofi->rdma.now - peer->owed) / 1000000000),
@@ -263,7 +263,8 @@ void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why
 {
     if (peer->rdma.down) return;
     if (ofi->rdma.draining) {
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "its connection broke at the end: %s", why);
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "its connection broke at the end of the job: %s",
+                      why);
         return;
     }
     char where[AQI_RDMA_WHERE];
@@ -287,7 +288,7 @@ static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t n
     } else if (now - peer->broken > ofi_config.repair_ns) {
         memcpy(why, peer->rdma.why, sizeof(why));
         aqi_rdma_fail(&ofi->rdma, &peer->rdma,
-                      "its connection broke %u s ago and cannot be re-established "
+                      "its connection broke %u s ago and could not be re-established "
                       "(AQ_OFI_REPAIR_TIMEOUT): %.80s",
                       (unsigned)((now - peer->broken) / 1000000000), why);
         return;

@@ -52,7 +52,7 @@ static void ofi_library_load(void)
     if (missing == library)
         ofi_library_why = aqi_library_advice("libfabric1", sizeof(why), why);
     else if (missing != NULL || FI_VERSION_LT(ofi_library.version(), OFI_API))
-        ofi_library_why = "libfabric.so.1 is too old: libfabric 1.14 or later is needed";
+        ofi_library_why = "libfabric.so.1 is too old: libfabric 1.14 or later is required";
 }
 
 const char *ofi_library_missing(void)

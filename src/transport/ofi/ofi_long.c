@@ -154,8 +154,8 @@ void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
     struct ofi_buf *buf = peer->kept;
     if (op->op.comp == NULL)
         aqi_log_once(&once, AQI_LOG_WARN, "ofi",
-                     "a Long of %zu bytes to %#llx of rank %u cannot be written: its handler does "
-                     "not run; destroy a segment once no peer uses it",
+                     "a Long of %zu bytes to %#llx of rank %u could not be written: its handler "
+                     "does not run; destroy a segment once no peer uses it",
                      op->op.len, (unsigned long long)op->op.remote, peer->rdma.peer.id);
     while (buf != NULL && buf->number != op->header)
         buf = buf->next;

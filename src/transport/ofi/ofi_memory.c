@@ -59,10 +59,10 @@ aq_status ofi_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_
         return AQ_OK;
     }
     aqi_log_once(&told, aqi_rdma_loud(rdma), "ofi",
-                 "%s cannot register %zu bytes (%s): they are %s, and so is all that it "
-                 "rejects from now on; \"ulimit -l\" shows whether locked memory is limited",
+                 "%s cannot register %zu bytes (%s): they are %s, as is all memory that it rejects "
+                 "from now on; \"ulimit -l\" shows whether locked memory is limited",
                  ofi->info->fabric_attr->prov_name, len,
-                 mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
+                 mem->mr == NULL ? ofi_library.strerror(err) : "it has no key",
                  aqi_rdma_instead(rdma));
     ofi_mem_drop(rdma, &mem->rdma);
     free(mem);

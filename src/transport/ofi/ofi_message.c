@@ -40,7 +40,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
             ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));
             return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
         }
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejects a message: %s",
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected a message: %s",
                       ofi->info->fabric_attr->prov_name, ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }

@@ -82,7 +82,7 @@ static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *p
     if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
     peer->addr = FI_ADDR_NOTAVAIL;
     if (got == -FI_EAGAIN) return AQ_AGAIN;
-    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s does not accept its address: %s",
+    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected its address: %s",
                   ofi->info->fabric_attr->prov_name,
                   got < 0 ? ofi_library.strerror(-got) : "no reason given");
     return AQ_EPEER;

@@ -55,12 +55,13 @@ static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
     if (op->status == AQ_OK)
         aqi_fail(AQ_EINVAL, "ofi",
                  "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
-                 "munmap): they have to stay accessible until the transfer is complete",
+                 "munmap): they must stay accessible until the transfer is complete",
                  provider, piece->rdma.len, (void *)(op->local + piece->rdma.offset),
-                 put ? "the source of a put" : "where a get writes", put ? "read" : "written");
+                 put ? "the source of a put" : "the destination of a get",
+                 put ? "read" : "written");
     ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
     if (put)
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: the source of a put could not be read any more",
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: the source of a put can no longer be read",
                       provider);
 }
 

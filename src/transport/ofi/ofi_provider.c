@@ -171,7 +171,7 @@ static void ofi_provider_tell_missing(int err, char *why, size_t len)
              "libfabric has no provider %s%s with messages and remote memory here%s%s: \"fi_info "
              "-t FI_EP_RDM\" lists %s%s",
              name, domain, err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
-             named ? "them" : "those to choose from with ", named ? "" : by);
+             named ? "them" : "the choices for ", named ? "" : by);
 }
 
 struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len)
@@ -179,8 +179,8 @@ struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, siz
     asked = asked || ofi_config.provider[0] != 0;
     if (!asked && !ofi_provider_may_be_here()) {
         snprintf(why, len,
-                 "there is no adapter of a fabric (cxi, efa, opx, psm3, psm2); AQ_OFI_PROVIDER=tcp "
-                 "uses TCP, which is slower than udp");
+                 "no adapter of a fabric was found (cxi, efa, opx, psm3, psm2); "
+                 "AQ_OFI_PROVIDER=tcp uses TCP, which is slower than udp");
         return NULL;
     }
     ofi_provider_size(endpoints);
@@ -241,10 +241,11 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
         ofi_provider_say(probe, info, fits);
         if (probe->usable)
             snprintf(probe->reason, sizeof(probe->reason),
-                     "not used: AQ_OFI_PROVIDER=\"%.40s\" chooses it", name);
+                     "not used: set AQ_OFI_PROVIDER=\"%.40s\" to choose it", name);
         else if (!fits)
             snprintf(probe->reason, sizeof(probe->reason),
-                     "%.40s lacks required kinds of messages or remote memory here", name);
+                     "%.40s does not support the required kinds of messages or remote memory here",
+                     name);
     }
     if (all != NULL) ofi_library.freeinfo(all);
     if (fit != NULL) ofi_library.freeinfo(fit);

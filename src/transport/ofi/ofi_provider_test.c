@@ -114,7 +114,7 @@ static void provider_by_another_name(void **state)
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
     assert_null(ofi_provider_find(true, 2, why, sizeof(why)));
     assert_non_null(strstr(why, "domain nowhere0 (GASNET_OFI_DEVICE)"));
-    assert_non_null(strstr(why, "choose from with AQ_OFI_PROVIDER"));
+    assert_non_null(strstr(why, "the choices for AQ_OFI_PROVIDER"));
     setenv("GASNET_OFI_PROVIDER", "tc", 1);
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
     assert_null(ofi_provider_find(true, 2, why, sizeof(why)));

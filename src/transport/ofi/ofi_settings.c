@@ -14,17 +14,17 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_OFI_PROVIDER",
      .def = "",
      .doc = "The provider of libfabric, such as cxi or tcp, by its name in \"fi_info -t "
-            "FI_EP_RDM\"; the part from a semicolon on may be omitted. If empty, the first "
-            "available one of cxi, efa, opx, psm3 and psm2, or tcp if the transport is named.",
-     .advice = "Name one if aqinfo shows that another is used. Those over TCP and UDP are slower "
-               "than the transport udp.",
+            "FI_EP_RDM\"; the part after a semicolon may be omitted. If empty: the first available "
+            "one of cxi, efa, opx, psm3 and psm2, or tcp if AQ_TRANSPORTS names ofi.",
+     .advice = "Name one if aqinfo shows that another is used. Providers over TCP and UDP are "
+               "slower than the transport udp.",
      .same = true,
      AQI_SETTING_IN(TEXT, struct ofi_config, provider)},
     {.name = "AQ_OFI_DOMAIN",
      .alias = "GASNET_OFI_DEVICE",
      .def = "",
      .doc = "The domain of the provider, which is an adapter or a network interface, such as cxi0 "
-            "or eth0. If empty, the first that is not the loopback interface.",
+            "or eth0. If empty: the first that is not the loopback interface.",
      .advice = "Name one if a host has several.",
      AQI_SETTING_IN(TEXT, struct ofi_config, domain)},
     {.name = "AQ_OFI_DOMAINS",
@@ -32,17 +32,17 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_DOMAIN_COUNT",
      .def = "1",
      .doc = "The number of domains, each with its own endpoint and lock, to which the threads of a "
-            "process are assigned in turn; only used if several threads make calls "
+            "process are assigned in turn; used only if several threads make calls "
             "(AQ_THREAD_MULTIPLE). Memory is registered in each of them.",
      .advice =
-         "As many as there are threads that communicate at the same time, if each has a core.",
+         "Set it to the number of threads that communicate at the same time, if each has a core.",
      .min = 1,
      .max = 8,
      AQI_SETTING_IN(COUNT, struct ofi_config, domains)},
     {.name = "AQ_OFI_DOMAIN_THREADS",
      .def = "1",
      .doc = "The number of threads that are assigned to a domain (AQ_OFI_DOMAINS) before the next "
-            "one gets any.",
+            "domain gets any.",
      .min = 1,
      .max = 64,
      AQI_SETTING_IN(COUNT, struct ofi_config, domain_threads)},
@@ -51,18 +51,18 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AM_DOMAIN_POLL_MASK",
      .def = "255",
      .doc = "A mask: a thread polls the domains of other threads when the number of its polls has "
-            "none of these bits (255: every 256th time), or after 20 us; but not those that a "
-            "thread of theirs has polled within 20 us. 0: each time.",
+            "none of these bits (255: every 256th poll), or after 20 us, except for domains that "
+            "their own threads have polled within 20 us. 0: at each poll.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct ofi_config, domain_polls)},
     {.name = "AQ_OFI_MEDIUM",
      .clamp = true,
      .alias = "GASNET_OFI_MAX_MEDIUM",
      .def = "8K",
-     .doc = "The payload bytes of the largest Medium, a multiple of 64, and of a Long that is one "
-            "message; this is the size of each receive buffer. 4032 by default in jobs of more "
-            "than 1024 processes, and in segment modes large and everything.",
-     .advice = "Raise it if messages are larger and there are few peers.",
+     .doc = "The largest payload in bytes, a multiple of 64, of a Medium and of a Long that is one "
+            "message; it is also the size of each receive buffer. The default is 4032 in jobs of "
+            "more than 1024 processes, and in segment modes large and everything.",
+     .advice = "Raise it if messages are larger and the peers are few.",
      .unit = "bytes",
      .min = 512,
      .max = 1 << 16,
@@ -70,9 +70,9 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BYTES, struct ofi_config, medium)},
     {.name = "AQ_OFI_RECEIVE_MEMORY",
      .def = "256M",
-     .doc = "The memory for arriving messages if all peers send at once, which limits the requests "
-            "in flight to each (AQ_AM_CREDITS) and to all (AQ_AM_CREDITS_TOTAL). If many messages "
-            "share a buffer, a peer's requests count by AQ_AM_BYTES.",
+     .doc = "The memory for arriving messages when all peers send at once, which limits the "
+            "requests in flight to each (AQ_AM_CREDITS) and to all (AQ_AM_CREDITS_TOTAL). If many "
+            "messages share a buffer, the requests of a peer count by their size (AQ_AM_BYTES).",
      .advice = "Raise it in jobs of thousands of processes that send many messages to each peer.",
      .unit = "bytes",
      .min = 1 << 20,
@@ -82,47 +82,49 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_RECEIVE_MANY",
      .alias = "GASNET_OFI_USE_MULTI_RECV",
      .def = "yes",
-     .doc = "Messages arrive in a few large buffers, one after the other, if the provider supports "
-            "that (FI_MULTI_RECV) and passes the test of it; no: each in a buffer of its own.",
-     .advice = "no if a provider has errors that the self-test does not find.",
+     .doc = "yes: messages arrive in a few large buffers, one after the other, if the provider "
+            "supports that (FI_MULTI_RECV) and passes the self-test of it; no: each message has a "
+            "buffer of its own.",
+     .advice = "Set no if a provider has errors that the self-test does not find.",
      .same = true,
      AQI_SETTING_IN(BOOL, struct ofi_config, receive_many)},
     {.name = "AQ_OFI_ORDER",
      .def = "none",
-     .doc = "The order that is asked of the provider: none, relaxed (of messages), strict (also of "
-            "writes, and of messages after them); where it has no such order it is used without. "
-            "The library sorts messages itself and relies on no order of writes, so what "
-            "it promises is the same with all.",
-     .advice = "Try relaxed where messages that come early cost time to be kept.",
+     .doc = "The order that is requested of the provider: none, relaxed (of messages), strict "
+            "(also of writes, and of messages after them); a provider without that order is used "
+            "without it. The library orders messages itself and relies on no order of writes, so "
+            "it guarantees the same in each case.",
+     .advice = "Try relaxed where it costs time to keep messages that arrive early.",
      .choices = orders,
      AQI_SETTING_IN(CHOICE, struct ofi_config, order)},
     {.name = "AQ_OFI_PROGRESS",
      .def = "manual",
-     .doc = "Serving the puts and gets of peers: manual: by the calls of the program, or the "
-            "adapter if it needs no help; auto: also a thread of the provider, if it has one. "
+     .doc = "How puts and gets of peers are served: manual: by calls of the program, or by the "
+            "adapter if it needs no help; auto: also by a thread of the provider, if it has one. "
             "Messages are handled in calls with both.",
-     .advice = "Try auto if processes compute for long without a call while others put or get.",
+     .advice =
+         "Try auto if processes compute for a long time without a call while others put or get.",
      .choices = progresses,
      AQI_SETTING_IN(CHOICE, struct ofi_config, progress)},
     {.name = "AQ_OFI_SENDS",
      .clamp = true,
      .alias = "GASNET_GNI_NUM_PD",
      .def = "256",
-     .doc = "Messages and pieces of puts and gets in flight to all peers; less if the provider "
-            "supports less.",
+     .doc = "The maximum number of messages and pieces of puts and gets in flight to all peers "
+            "together; less if the provider supports less.",
      .min = 16,
      .max = 1 << 16,
      AQI_SETTING_IN(COUNT, struct ofi_config, sends)},
     {.name = "AQ_OFI_INJECT",
      .def = "4K",
-     .doc = "Messages of up to this many bytes, with their header, are injected: the provider "
+     .doc = "Messages of up to this many bytes, including their header, are injected: the provider "
             "copies them and reports no completion; less if it supports less. 0: none.",
      .unit = "bytes",
      .max = 1 << 16,
      AQI_SETTING_IN(BYTES, struct ofi_config, inject)},
     {.name = "AQ_OFI_PIECE",
      .def = "1M",
-     .doc = "A larger transfer is split into pieces of this many bytes; less if the provider "
+     .doc = "Larger transfers are split into pieces of this many bytes; less if the provider "
             "supports less.",
      .unit = "bytes",
      .min = 4096,
@@ -134,7 +136,7 @@ static const struct aqi_setting rows[] = {
      .def = "4K",
      .doc = "Puts of up to this many bytes are injected: the provider copies them from any memory; "
             "less if it supports less. 0: none.",
-     .advice = "Lower it if a provider that copies is slower than one that fetches.",
+     .advice = "Lower it if the provider is slower at copying than at fetching.",
      .unit = "bytes",
      .max = 1 << 16,
      AQI_SETTING_IN(BYTES, struct ofi_config, put_inject)},
@@ -142,10 +144,10 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_GNI_PUT_BOUNCE_REGISTER_CUTOVER",
      .def = "64K",
-     .doc = "If the provider needs local memory to be registered, a put of up to this many bytes "
-            "that is neither registered nor injected is copied through registered buffers; for a "
-            "larger one the memory is registered. If registrations are kept (AQ_REG_MONITOR), only "
-            "transfers that fit one buffer are copied.",
+     .doc = "If the provider requires local memory to be registered, a put of up to this many "
+            "bytes that is neither registered nor injected is copied through registered buffers; "
+            "for a larger one, the memory is registered. If registrations are kept "
+            "(AQ_REG_MONITOR), only transfers that fit in one buffer are copied.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct ofi_config, put_bounce)},
@@ -153,7 +155,7 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_GNI_GET_BOUNCE_REGISTER_CUTOVER",
      .def = "64K",
-     .doc = "Likewise for gets, which cannot be injected.",
+     .doc = "Like AQ_OFI_PUT_BOUNCE, but for gets, which cannot be injected.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct ofi_config, get_bounce)},
@@ -161,8 +163,8 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_GNI_BOUNCE_SIZE",
      .clamp = true,
      .def = "0",
-     .doc =
-         "Memory of the buffers for such copies, at least one; 0: as much as AQ_OFI_SENDS allows.",
+     .doc = "The memory of the buffers for such copies (AQ_OFI_PUT_BOUNCE, AQ_OFI_GET_BOUNCE), at "
+            "least one buffer; 0: as much as AQ_OFI_SENDS allows.",
      .unit = "bytes",
      .max = UINT64_C(1) << 40,
      AQI_SETTING_IN(BYTES, struct ofi_config, bounce_memory)},
@@ -170,16 +172,16 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_GNI_MEMREG",
      .def = "0",
-     .doc = "The maximum number of such registrations; less if the provider supports less. 0: as "
-            "many as fit.",
-     .advice = "Lower it if other programs need those of the adapter.",
+     .doc = "The maximum number of registrations that a process makes on demand; less if the "
+            "provider supports less. 0: as many as fit.",
+     .advice = "Lower it if other programs need registrations of the adapter.",
      .max = 1 << 30,
      AQI_SETTING_IN(COUNT, struct ofi_config, registrations)},
     {.name = "AQ_OFI_REPAIR_TIMEOUT",
      .def = "60s",
      .doc = "A broken connection of the provider is re-established and its data is sent again; if "
-            "it keeps breaking for this long, the peer counts as lost. So does one that makes "
-            "calls while the provider delivers nothing to it.",
+            "it keeps breaking for this long, the peer counts as lost. So does a peer that makes "
+            "calls while the provider delivers nothing to it for this long.",
      .advice = "Raise it if a network may be down for minutes.",
      .unit = "s",
      .max = UINT64_C(86400000000000),
@@ -187,18 +189,18 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_REFUSED_TIMEOUT",
      .def = "60m",
      .doc = "A peer for which the provider has had no room for this long counts as lost, since "
-            "most report nothing else about an unreachable one. After half a minute there is a "
-            "warning. 0: never.",
-     .advice = "Raise it, or set it to 0, if processes compute for this long without a call of the "
-               "library.",
+            "most providers report nothing else about an unreachable one. There is a warning after "
+            "half a minute. 0: never.",
+     .advice =
+         "Raise it, or set 0, if processes compute for this long without a call of the library.",
      .unit = "s",
      .max = UINT64_C(86400000000000),
      AQI_SETTING_IN(TIME, struct ofi_config, refused_ns)},
     {.name = "AQ_OFI_SELF_TEST",
      .def = "5s",
-     .doc = "When ofi opens, it tests the features that it will use with messages and transfers to "
-            "itself; each may take this long. 0: the provider is trusted.",
-     .advice = "0 if a provider serves its peers but not itself.",
+     .doc = "When ofi opens, it tests the features that it will use by messages and transfers to "
+            "itself; each may take this long. 0: no test, the provider is trusted.",
+     .advice = "Set 0 if a provider serves its peers but not itself.",
      .unit = "s",
      .max = UINT64_C(3600000000000),
      AQI_SETTING_IN(TIME, struct ofi_config, self_test_ns)},

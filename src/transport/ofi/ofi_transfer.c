@@ -151,7 +151,7 @@ static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *pee
     if (ofi_peer_is_cut((int)-err))
         ofi_flush_broken(ofi, peer, text);
     else
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejects a remote write or read: %s",
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected a remote write or read: %s",
                       ofi->info->fabric_attr->prov_name, text);
     return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
 }

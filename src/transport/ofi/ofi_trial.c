@@ -96,11 +96,11 @@ static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, siz
     size_t stamp = aqi_min(sizeof(ofi->rdma.stamp), trial->len);
     const struct aqi_rdma_chunk *chunk = buf->area != NULL ? buf->area->chunk : buf->rdma.chunk;
     if (buf->rdma.bytes < chunk->memory || buf->rdma.bytes + len > chunk->memory + chunk->len) {
-        ofi_trial_say(trial, "it is reported where no buffer is");
+        ofi_trial_say(trial, "it was reported outside of all buffers");
     } else if (len >= stamp && memcmp(buf->rdma.bytes, &ofi->rdma.stamp, stamp) == 0) {
         trial->arrived = true;
         if (len != trial->len)
-            ofi_trial_say(trial, "%zu bytes come instead of %zu", len, trial->len);
+            ofi_trial_say(trial, "%zu bytes arrived instead of %zu", len, trial->len);
         else
             ofi_trial_check(trial, buf->rdma.bytes, stamp, len);
     }
@@ -112,7 +112,7 @@ static void ofi_trial_error(struct ofi_trial *trial)
     char text[192];
     int err;
     if (ofi_progress_error(trial->ofi, &err, text, sizeof(text)) != NULL)
-        ofi_trial_say(trial, "it ends with: %s", text);
+        ofi_trial_say(trial, "it ended with: %s", text);
 }
 
 /* Returns false if there was no completion. */
@@ -125,7 +125,7 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     if (got == -FI_EAVAIL)
         ofi_trial_error(trial);
     else if (got < 0 && got != -FI_EAGAIN)
-        ofi_trial_say(trial, "the completion queue reports: %s", ofi_library.strerror((int)-got));
+        ofi_trial_say(trial, "the completion queue reported: %s", ofi_library.strerror((int)-got));
     if (got != 1) return false;
     if (ofi_receive_is_write(&entry)) {
         trial->arrived = trial->arrived || entry.data == trial->op.data;
@@ -155,9 +155,9 @@ static bool ofi_trial_look(struct ofi_trial *trial)
     if (last && !ofi_trial_failed(trial))
         ofi_trial_say(trial, "after %llu ms it %s",
                       (unsigned long long)(ofi_config.self_test_ns / 1000000),
-                      !trial->done           ? "is not complete"
-                      : trial->op.op.is_long ? "is complete and not reported"
-                                             : "has left and not come");
+                      !trial->done           ? "was not complete"
+                      : trial->op.op.is_long ? "was complete but not reported"
+                                             : "had been sent but had not arrived");
     if (trial->looks++ % OFI_TRIAL_TURN == 0) sched_yield();
     return false;
 }
@@ -194,7 +194,7 @@ static void ofi_trial_post(struct ofi_trial *trial, struct ofi_buf *buf)
         if (err == -FI_EAGAIN) (void)ofi_trial_look(trial);
     }
     if (err != 0 && !ofi_trial_failed(trial))
-        ofi_trial_say(trial, "it is refused: %s", ofi_library.strerror((int)-err));
+        ofi_trial_say(trial, "it was rejected: %s", ofi_library.strerror((int)-err));
 }
 
 static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind kind)
@@ -202,7 +202,7 @@ static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind ki
     struct ofi_tp *ofi = trial->ofi;
     struct ofi_buf *buf = ofi_buf_get(ofi);
     if (buf == NULL) {
-        ofi_trial_say(trial, "there is no memory for it, or it cannot be registered");
+        ofi_trial_say(trial, "there is no memory for it, or the memory cannot be registered");
         return;
     }
     trial->len = len;
@@ -225,7 +225,7 @@ static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
     /* It is not removed: shm never answers a process that reuses a removed address. */
     if (err == 0) err = fi_av_insert(ofi->av, name, 1, &trial->self.addr, 0, NULL) == 1 ? 0 : -1;
     if (err != 0) {
-        ofi_trial_say(trial, "its own address is not accepted");
+        ofi_trial_say(trial, "its own address was rejected");
         return;
     }
     ofi_trial_send(trial, len, OFI_CONTROL);
@@ -260,7 +260,7 @@ static void ofi_trial_many(struct ofi_trial *trial, size_t len)
     while (!trial->released && !ofi_trial_failed(trial))
         (void)ofi_trial_look(trial);
     if (came && ofi_trial_failed(trial))
-        ofi_trial_say(trial, "a buffer with no room for the next one is not released");
+        ofi_trial_say(trial, "a buffer with no room for the next message was not released");
 }
 
 static bool ofi_trial_register(struct ofi_trial *trial)
@@ -272,7 +272,7 @@ static bool ofi_trial_register(struct ofi_trial *trial)
     if (trial->areas != NULL && aqi_rdma_mem_reg(&trial->ofi->rdma.tp, trial->areas,
                                                  2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
         return true;
-    ofi_trial_say(trial, "%d bytes cannot be registered for it", 2 * OFI_TRIAL_AREA);
+    ofi_trial_say(trial, "%d bytes could not be registered for it", 2 * OFI_TRIAL_AREA);
     return false;
 }
 
@@ -282,7 +282,7 @@ static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *a
     ofi_trial_check(trial, area + OFI_TRIAL_OFFSET, 0, len);
     for (size_t i = 0; i < OFI_TRIAL_AREA && !ofi_trial_failed(trial); i++)
         if (area[i] != 0 && (i < OFI_TRIAL_OFFSET || i >= OFI_TRIAL_OFFSET + len))
-            ofi_trial_say(trial, "memory %td bytes from where it begins is written, too",
+            ofi_trial_say(trial, "memory %td bytes from its start was also written",
                           (ptrdiff_t)i - OFI_TRIAL_OFFSET);
 }
 
@@ -388,9 +388,9 @@ static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
     }
     if (ofi_trial_failed(trial)) return;
     if (missed)
-        ofi_trial_say(trial, "it was not readable when there were completions");
+        ofi_trial_say(trial, "it was not readable although there were completions");
     else if (ofi_trial_is_restless(trial))
-        ofi_trial_say(trial, "it is readable when there are no completions");
+        ofi_trial_say(trial, "it is readable although there are no completions");
 }
 
 /* --- all tests ------------------------------------------------------------------------------- */
@@ -420,7 +420,7 @@ static const struct {
     enum aqi_log_level level; /* waiting is only a little slower */
     const char *instead;
 } ofi_trial_parts[] = {
-    {OFI_ITSELF, AQI_LOG_INFO, "not self-tested, as it does not reach itself"},
+    {OFI_ITSELF, AQI_LOG_INFO, "not self-tested, as it cannot reach itself"},
     {OFI_MANY, AQI_LOG_INFO, "each message has a buffer of its own"},
     {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
     {OFI_PUTS, AQI_LOG_INFO, "puts are not injected"},
@@ -469,14 +469,14 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++) {
         if (ofi_trial_parts[i].part != part) continue;
         aqi_log(ofi_trial_parts[i].level, "ofi",
-                "%s on %s: self-test of %s: %s: %s; %s and %s choose another", provider, domain,
-                row->what, came, ofi_trial_parts[i].instead,
+                "%s on %s: self-test of %s: %s: %s; set %s or %s to choose another", provider,
+                domain, row->what, came, ofi_trial_parts[i].instead,
                 aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "ofi",
-                    "%s on %s: self-test of %s: %s: %s and %s choose another, "
-                    "\"fi_info -t FI_EP_RDM\" lists them",
+                    "%s on %s: self-test of %s: %s: set %s or %s to choose another; \"fi_info -t "
+                    "FI_EP_RDM\" lists them",
                     provider, domain, row->what, came, aqi_setting_variable("AQ_OFI_PROVIDER"),
                     aqi_setting_variable("AQ_OFI_DOMAIN"));
 }

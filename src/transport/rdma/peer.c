@@ -102,7 +102,7 @@ void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     struct aqi_rdma_peer *peer = (struct aqi_rdma_peer *)to;
     aqi_rdma_lock(rdma);
     peer->lost = true; /* already known to the caller */
-    aqi_rdma_fail(rdma, peer, "the job says that it is dead");
+    aqi_rdma_fail(rdma, peer, "the job reported its death");
     if (rdma->lending.on) aqi_lending_progress(rdma);
     aqi_rdma_unlock(rdma);
 }

@@ -165,8 +165,8 @@ aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *p
         aqi_log(AQI_LOG_INFO, params->name, "%s", why);
     pins->keeps = !params->cut || pins->monitor != NULL;
     aqi_log(AQI_LOG_INFO, params->name,
-            "registrations: %llu bytes in %llu pieces for peers, %llu in %llu for this process, in "
-            "regions of %llu bytes",
+            "registrations: %llu bytes in %llu pieces for peers, and %llu bytes in %llu pieces for "
+            "this process, in regions of %llu bytes",
             (unsigned long long)reg.limits.main.bytes, (unsigned long long)reg.limits.main.regions,
             (unsigned long long)reg.limits.victim.bytes,
             (unsigned long long)reg.limits.victim.regions, (unsigned long long)reg.limits.region);

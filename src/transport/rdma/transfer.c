@@ -19,7 +19,7 @@ aq_status aqi_rdma_outside(const struct aqi_tp *tp, const struct aqi_peer *peer,
                            size_t len)
 {
     return aqi_fail(AQ_ERANGE, ((const struct aqi_rdma *)tp)->driver->name,
-                    "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
+                    "%zu bytes at 0x%llx of rank %u are not inside its registered memory", len,
                     (unsigned long long)addr, peer->id);
 }
 

@@ -19,8 +19,9 @@ static const struct aqi_setting rows[] = {
      .def = "64",
      .doc = "The number of messages in flight from one process to another, for requests and "
             "replies each.",
-     .advice = "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD if a receiver "
-               "computes between polls; each slot takes 128 bytes per pair that communicates.",
+     .advice =
+         "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD if a receiver computes "
+         "between polls; each message takes 128 bytes per pair of processes that communicates.",
      .min = 16,
      .max = 65536,
      .power_of_two = true,
@@ -28,36 +29,39 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct shm_config, slots)},
     {.name = "AQ_SHM_PAYLOAD",
      .def = "0",
-     .doc = "Bytes of payload in flight from one process to another, for requests and replies "
-            "each; at least four times the largest Medium and AQ_SHM_FRAGMENT, which 0 selects, "
-            "but no less than 64K. Rounded up to a power of two.",
+     .doc =
+         "The maximum number of payload bytes in flight from one process to another, for requests "
+         "and replies each, rounded up to a power of two. It is at least four times the larger of "
+         "the largest Medium and AQ_SHM_FRAGMENT; 0: that minimum, but no less than 64K.",
      .max = 1u << 30,
      .same = true,
      AQI_SETTING_IN(BYTES, struct shm_config, payload)},
     {.name = "AQ_SHM_MAP",
      .def = "yes",
-     .doc = "Map the segments of the other processes of the host for plain loads and stores.",
-     .advice = "Turn it off to see how a program behaves without it.",
+     .doc = "Map the segments of the other processes of the host, for access by plain loads and "
+            "stores.",
+     .advice = "Set no to see how a program behaves without it.",
      AQI_SETTING_IN(BOOL, struct shm_config, map)},
     {.name = "AQ_SHM_FRAGMENT",
      .def = "0",
      .doc = "The size of the messages that transfer puts and gets of memory that is not mapped, "
-            "unless CMA does; four of them are in flight in each direction. At least "
+            "unless CMA does it; four of them are in flight in each direction. It is at least "
             "AQ_AM_MAX_MEDIUM; 0: 64K, or AQ_AM_MAX_MEDIUM if a host has more than 16 processes.",
      .max = 1 << 24,
      .same = true,
      AQI_SETTING_IN(BYTES, struct shm_config, piece)},
     {.name = "AQ_SHM_HOT",
      .def = "8",
-     .doc = "The number of senders that are always polled; of further ones, those that have sent "
-            "since the last check (AQ_SHM_COOL) are. The others announce their next message.",
-     .advice = "Raise it if more peers than that communicate now and then.",
+     .doc =
+         "The number of senders that are always polled. Further ones are polled if they have sent "
+         "something since the last check (AQ_SHM_COOL); the others announce their next message.",
+     .advice = "Raise it if more peers than this communicate now and then.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct shm_config, hot)},
     {.name = "AQ_SHM_COOL",
      .def = "2048",
-     .doc = "Rounds of polling between two checks for senders that have sent nothing meanwhile; of "
-            "polls that find nothing, one in 16 is such a round.",
+     .doc = "The number of rounds of polling between two checks for senders that have sent nothing "
+            "in the meantime; of polls that find nothing, one in 16 is such a round.",
      .min = 16,
      .max = 1u << 30,
      .power_of_two = true,
@@ -65,24 +69,25 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_CMA",
      .def = "auto",
      .doc = "Read and write memory that is not mapped with process_vm_readv and process_vm_writev: "
-            "auto: if its owner is not polling, or from AQ_SHM_CMA_LEAST bytes on; always; no.",
-     .advice = "always if the owners of such memory compute more than they poll: with auto, an "
+            "auto: if its owner is not polling, or for AQ_SHM_CMA_LEAST bytes or more; always; no.",
+     .advice = "Set always if the owners of such memory compute more than they poll: with auto, an "
                "owner that has just stopped polling delays the transfer until it polls again.",
      .choices = cma_modes,
      AQI_SETTING_IN(CHOICE, struct shm_config, cma)},
     {.name = "AQ_SHM_CMA_LEAST",
      .def = "0",
-     .doc = "From this size on, CMA is used even if the owner of the memory polls; 0: from 16 KB "
-            "to 1 MB if the kernel turns out to copy fast enough, otherwise not, since copying by "
-            "both processes is then faster.",
-     .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no; 1T: never.",
+     .doc = "Transfers of this many bytes or more use CMA even if the owner of the memory polls; "
+            "0: from 16 KB to 1 MB on, if the kernel turns out to copy fast enough, otherwise "
+            "none, since copying by both processes is then faster.",
+     .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and AQ_SHM_CMA=no; 1T: never.",
      AQI_SETTING_IN(BYTES, struct shm_config, cma_least)},
     {.name = "AQ_SHM_FOLDER",
      .def = "",
-     .doc = "A folder for the sockets of listeners at shm:// URIs, in place of the network "
-            "namespace: programs of one host connect if they see the same folder, under whatever "
-            "path, and have this setting. Its permissions say which users may connect.",
-     .advice = "Set it for programs in different containers, with the folder mounted in each.",
+     .doc =
+         "A folder for the sockets of listeners at shm:// URIs, in place of the network namespace: "
+         "programs of one host can connect if they see the same folder, under any path, and all "
+         "have this setting. The folder's permissions determine which users may connect.",
+     .advice = "Set it for programs in different containers that mount the folder.",
      AQI_SETTING_IN(TEXT, struct shm_config, folder)},
 };
 
@@ -242,7 +247,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
                        : AQ_OK;
     if (st != AQ_OK) return st;
     struct shm_tp *shm = calloc(1, sizeof(*shm));
-    if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open");
+    if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open the transport");
     shm->wake_socket = -1;
     shm->params = *params;
     shm->params.like = NULL; /* owned by the caller */
@@ -314,11 +319,12 @@ static aq_status shm_check_inbox(const struct shm_tp *shm, const struct shm_inbo
                         rank);
     if (inbox->slots != shm->layout.slots ||
         inbox->payload != (uint64_t)shm->layout.lines * AQI_CACHE_LINE)
-        return aqi_fail(AQ_EMISMATCH, "shm",
-                        "local rank %u has rings of %u slots and %llu bytes, this process %u and "
-                        "%u: give all processes the same AQ_SHM_ and AQ_AM_ settings",
-                        rank, inbox->slots, (unsigned long long)inbox->payload, shm->layout.slots,
-                        shm->layout.lines * AQI_CACHE_LINE);
+        return aqi_fail(
+            AQ_EMISMATCH, "shm",
+            "local rank %u has rings of %u slots and %llu bytes, but this process has rings of %u "
+            "slots and %u bytes: give all processes the same AQ_SHM_ and AQ_AM_ settings",
+            rank, inbox->slots, (unsigned long long)inbox->payload, shm->layout.slots,
+            shm->layout.lines * AQI_CACHE_LINE);
     return AQ_OK;
 }
 

@@ -92,7 +92,7 @@ static AQI_COLD void shm_cma_warn(const struct shm_tp *shm, const struct shm_pee
     aqi_log_once(
         &said, shm->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "shm",
         "memory of peer %u (process %u) outside the shared segments cannot be accessed directly "
-        "(%s), so its owner has to poll for every put and get: give the processes one pid "
+        "(%s), so its owner must poll for every put and get: put the processes in one pid "
         "namespace, set kernel.yama.ptrace_scope=0, let seccomp allow process_vm_readv, or run the "
         "container with CAP_SYS_PTRACE; set AQ_SHM_CMA=no if this is intended",
         peer->peer.id, peer->inbox->pid, strerror(atomic_load(&shm->cma_error)));
@@ -293,7 +293,7 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
     aq_status st = shm_cma_move(shm, from, false, dst, addr, len, NULL);
     /* A dying peer is reported as an event; any other failure is new, since CMA worked before. */
     return st == AQ_ENOTSUP
-               ? aqi_fail(AQ_ESYS, "shm", "cannot access memory of peer %u any more: %s", peer->id,
+               ? aqi_fail(AQ_ESYS, "shm", "memory of peer %u is no longer accessible: %s", peer->id,
                           strerror(errno))
                : st;
 }

@@ -33,7 +33,7 @@ static bool shm_name_is_file(const struct shm_name *name)
 static aq_status shm_name_bad(const char *uri, const char *folder, size_t most)
 {
     return aqi_fail(AQ_EINVAL, "shm",
-                    "\"%s\" is not an address of shm: it is \"shm://\" and an absolute path of "
+                    "\"%s\" is not an address of shm: give \"shm://\" and an absolute path of "
                     "printable characters without spaces%s, at most %zu%s%s",
                     uri, folder[0] != 0 ? " and percent signs" : "", most,
                     folder[0] != 0 ? " in the folder of AQ_SHM_FOLDER, " : "", folder);
@@ -126,7 +126,7 @@ static aq_status shm_name_bind_file(int fd, const char *uri, const struct shm_na
     aq_status st = AQ_OK;
     if (bind(fd, (const struct sockaddr *)&name->at, name->len) != 0)
         st = errno == EADDRINUSE ? AQ_ESTATE
-                                 : aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot listen at %s, %s",
+                                 : aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot listen at %s (%s)",
                                                   uri, name->at.sun_path);
     close(folder);
     return st;

@@ -200,7 +200,7 @@ static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
     if (err == 0) return AQ_OK;
     if (err == EPIPE || err == ECONNRESET || err == ENOTCONN) return AQ_EPEER;
     return aqi_fail_errno(err == EAGAIN ? AQ_ELIMIT : AQ_ESYS, err, "shm",
-                          "writing to a connection's control channel");
+                          "cannot write to a connection's control channel");
 }
 
 /* Whether a caller has sent the end of a socket pair. */
@@ -295,7 +295,7 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     rendezvous->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (rendezvous->out < 0 || rendezvous->epoll < 0) {
-        aq_status st = aqi_fail_no_fd(errno, "shm", "opening sockets for connections");
+        aq_status st = aqi_fail_no_fd(errno, "shm", "cannot open sockets for connections");
         shm_rendezvous_close(rendezvous);
         return st;
     }
@@ -339,14 +339,14 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     struct aqi_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to listen at %s", uri);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    aq_status st = fd < 0 ? aqi_fail_no_fd(errno, "shm", "opening a socket to listen") : AQ_OK;
+    aq_status st = fd < 0 ? aqi_fail_no_fd(errno, "shm", "cannot open a socket to listen") : AQ_OK;
     if (st == AQ_OK && shm_rendezvous_want_writers(fd) != 0)
-        st = aqi_fail_no_fd(errno, "shm", "asking for the callers' identity");
+        st = aqi_fail_no_fd(errno, "shm", "cannot request the identity of callers");
     if (st == AQ_OK) st = shm_rendezvous_bind_to(fd, uri, chosen, &name);
     *listener =
         (struct aqi_listener){.end = {.listener = true, .fd = fd}, .name = name, .user = user};
     if (st == AQ_OK && shm_rendezvous_watch(rendezvous, &listener->end) != 0)
-        st = aqi_fail_no_fd(errno, "shm", "watching a listener");
+        st = aqi_fail_no_fd(errno, "shm", "cannot watch a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
         shm_name_release(&name);
@@ -373,7 +373,7 @@ static aq_status shm_rendezvous_not_called(const char *uri, int err)
     case ETOOMANYREFS: /* too many descriptors in flight to receivers that do not read */
         return AQ_AGAIN;
     default:
-        return aqi_fail_errno(AQ_ESYS, err, "shm", "cannot call %s", uri);
+        return aqi_fail_errno(AQ_ESYS, err, "shm", "cannot connect to %s", uri);
     }
 }
 
@@ -386,7 +386,7 @@ static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     aq_status st = shm_name_of(uri, &name);
     if (st != AQ_OK) return st;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
-        return aqi_fail_no_fd(errno, "shm", "making a control channel to another program");
+        return aqi_fail_no_fd(errno, "shm", "cannot create a control channel to another program");
     struct aqi_control_channel *channel =
         shm_rendezvous_want_writers(pair[0]) == 0
             ? shm_rendezvous_channel_new(rendezvous, pair[0], user)

@@ -40,9 +40,10 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     int fd;
     (void)len;
     if (shm->area_count == SHM_AREAS)
-        return aqi_fail(AQ_ELIMIT, "shm", "memory can be allocated at most %d times", SHM_AREAS);
+        return aqi_fail(AQ_ELIMIT, "shm", "memory has been allocated %d times, which is the limit",
+                        SHM_AREAS);
     if (stride > SIZE_MAX / 2 / shm->params.local_size)
-        return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit the address space",
+        return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit in the address space",
                         shm->params.local_size, stride);
     size_t total = stride * shm->params.local_size;
     aq_status st = tp->hooks.share(tp->hooks.host, "aq-segments", total, &fd);

@@ -31,7 +31,8 @@ static AQI_COLD void shm_send_tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
         if (tx->line_after != NULL)
             tx->done_seen = 0;
         else
-            aqi_log_once(&said, AQI_LOG_ERROR, "shm", "no memory to send: waiting for some");
+            aqi_log_once(&said, AQI_LOG_ERROR, "shm",
+                         "no memory to send: waiting until there is some");
         return;
     }
     uint32_t done = atomic_load_explicit(tx->done, memory_order_acquire);

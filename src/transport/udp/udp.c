@@ -32,8 +32,8 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
     if (udp_config.lossy[0] == 0) return AQ_OK;
     if (!udp_read_weather(udp_config.lossy, &weather))
         return aqi_fail(AQ_ESETTING, "udp",
-                        "AQ_UDP_LOSSY=\"%s\": use loss=, dup=, reorder=, corrupt= of 1000 packets, "
-                        "together at most 1000, and seed=",
+                        "AQ_UDP_LOSSY=\"%s\": give loss=, dup=, reorder= and corrupt=, each per "
+                        "1000 packets and together at most 1000, and seed=",
                         udp_config.lossy);
     weather.seed += seed;
     return aqi_port_lossy(*port, &weather, port);
@@ -44,13 +44,13 @@ aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
     *want = (struct aqi_port_params){.towards = towards, .buffer = (size_t)udp_config.buffer};
     if (udp_config.interface[0] != 0) want->interface = udp_config.interface;
     if (udp_config.mtu != 0 && udp_config.mtu < AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS)
-        return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: it is 0 or at least %u",
+        return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: give 0 or at least %u",
                         (unsigned long long)udp_config.mtu,
                         AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS);
     if (udp_config.rto_min_ns > udp_config.rto_max_ns)
         return aqi_fail(AQ_ESETTING, "udp",
-                        "AQ_UDP_RTO_MIN is %llu us, more than AQ_UDP_RTO_MAX, which is %llu us: "
-                        "lower the one or raise the other",
+                        "AQ_UDP_RTO_MIN (%llu us) exceeds AQ_UDP_RTO_MAX (%llu us): lower the "
+                        "former or raise the latter",
                         (unsigned long long)udp_config.rto_min_ns / 1000,
                         (unsigned long long)udp_config.rto_max_ns / 1000);
     if (udp_config.mtu != 0) want->packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
@@ -79,8 +79,8 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     /* The other process may be of this job. */
     if (kind == &aqi_port_xdp && opened->limits.xdp == NULL)
         aqi_log(udp->params.local_size > 1 ? AQI_LOG_INFO : AQI_LOG_WARN, "udp",
-                "AF_XDP on interface %s is in use by another process: this one goes on through "
-                "sockets",
+                "AF_XDP on interface %s is in use by another process: this process uses sockets "
+                "instead",
                 opened->limits.interface);
     st = udp_port_weather(&opened, udp->params.self);
     if (st == AQ_OK)
@@ -107,9 +107,9 @@ static void udp_await_interface(const struct udp_tp *udp)
         if (waited < UDP_WARN_COMING || warned) continue;
         warned = true;
         aqi_log(AQI_LOG_WARN, "udp",
-                "interface %s is up, but does not run or has no address yet (\"ip address\" shows "
-                "it); without it only loopback is left, which leads to no other host, and is used "
-                "after %llu s. AQ_UDP_INTERFACE chooses an interface without waiting",
+                "interface %s is up, but is not running or has no address yet (\"ip address\" "
+                "shows it); without it, only loopback is left, which reaches no other host, and "
+                "which is used after %llu s. AQ_UDP_INTERFACE chooses an interface without waiting",
                 name, (unsigned long long)(limit / 1000000000));
     }
 }
@@ -276,8 +276,8 @@ static aq_status udp_limit_loose(struct udp_tp *udp, const struct aqi_dgram_conf
     most = most > head ? (most - head) / 64 * 64 : 0;
     if (most < least)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "packets of %zu bytes have no room for the messages of %zu that an "
-                        "unreliable connection carries: raise AQ_UDP_MTU",
+                        "packets of %zu bytes have no room for messages of %zu bytes, as needed by "
+                        "an unreliable connection: raise AQ_UDP_MTU",
                         config->packet, least);
     udp->max_loose = (uint32_t)aqi_min(most, udp->tp.limits.max_medium);
     return AQ_OK;
@@ -314,7 +314,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
 static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
 {
     struct udp_tp *udp = calloc(1, sizeof(*udp));
-    if (udp == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to open");
+    if (udp == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to open the transport");
     udp->params = *params;
     udp->tp.hooks = params->hooks;
     udp->tp.limits = (struct aqi_tp_limits){.max_medium = aqi_round_up(params->max_medium, 64),
@@ -353,10 +353,11 @@ static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
     static atomic_bool once;
     char peer[64];
     udp->port->ops->text(addr, peer, sizeof(peer));
-    aqi_log_once(&once, AQI_LOG_WARN, "udp",
-                 "peer %u is at %s, where nothing goes from %s: give all processes the same "
-                 "AQ_UDP_PORT, and with AQ_UDP_INTERFACE addresses of one family, IPv4 or IPv6",
-                 id, peer, udp->port->limits.text);
+    aqi_log_once(
+        &once, AQI_LOG_WARN, "udp",
+        "peer %u is at %s, which packets from %s cannot reach: give all processes the same "
+        "AQ_UDP_PORT, and choose addresses of one family, IPv4 or IPv6, with AQ_UDP_INTERFACE",
+        id, peer, udp->port->limits.text);
     return AQ_ENOTSUP;
 }
 
@@ -444,7 +445,7 @@ static int udp_describe(struct aqi_tp *tp, char *buf, size_t len)
                     limits->interface, limits->text, limits->packet, limits->room >> 10,
                     limits->xdp != NULL ? ", AF_XDP " : "", limits->xdp != NULL ? limits->xdp : "",
                     udp_config.auth == UDP_AUTH_MAC ? ", each with a MAC" : "",
-                    udp->idle.helped ? "" : ", no thread to watch for them",
+                    udp->idle.helped ? "" : ", no thread that waits for them",
                     udp_config.lossy[0] != 0 ? ", lossy" : "");
 }
 

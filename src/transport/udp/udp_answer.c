@@ -88,7 +88,8 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous)
     if (err == 0) return;
     answer->running = false;
     aqi_log(AQI_LOG_INFO, "udp",
-            "no thread to answer on connections (%s): peers get answers only during calls",
+            "cannot start a thread that answers on connections (%s): peers are answered only "
+            "during calls",
             strerror(err));
 }
 

@@ -48,16 +48,17 @@ static aq_status udp_call_secret_open(const char *setting, int *fd)
     }
     if (strncmp(setting, "file:", 5) != 0)
         return aqi_fail(AQ_ESETTING, "udp",
-                        "AQ_CONNECT_SECRET: it is file:PATH or fd:NUMBER, never the secret itself");
+                        "AQ_CONNECT_SECRET: give file:PATH or fd:NUMBER, never the secret itself");
     *fd = open(setting + 5, O_RDONLY | O_CLOEXEC);
     if (*fd < 0)
-        return aqi_fail_errno(AQ_ESETTING, errno, "udp", "AQ_CONNECT_SECRET=%s cannot be opened",
+        return aqi_fail_errno(AQ_ESETTING, errno, "udp", "cannot open AQ_CONNECT_SECRET=%s",
                               setting);
     if (fstat(*fd, &info) == 0 && (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) return AQ_OK;
     close(*fd);
-    return aqi_fail(
-        AQ_EACCESS, "udp",
-        "AQ_CONNECT_SECRET=%s: others may read it: \"chmod 600\" it, and make a new one", setting);
+    return aqi_fail(AQ_EACCESS, "udp",
+                    "AQ_CONNECT_SECRET=%s: other users can access it: \"chmod 600\" it, and create "
+                    "a new secret",
+                    setting);
 }
 
 aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_secret *secret)
@@ -81,11 +82,10 @@ aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_s
     int err = errno;
     close(fd);
     if (len < 0)
-        return aqi_fail_errno(AQ_ESETTING, err, "udp", "AQ_CONNECT_SECRET=%s cannot be read",
-                              setting);
+        return aqi_fail_errno(AQ_ESETTING, err, "udp", "cannot read AQ_CONNECT_SECRET=%s", setting);
     if (len < CALL_SECRET_LEAST || len == CALL_SECRET_MOST)
         return aqi_fail(AQ_ESETTING, "udp",
-                        "AQ_CONNECT_SECRET=%s holds %zd bytes: make it of %d to %d random ones "
+                        "AQ_CONNECT_SECRET=%s holds %zd bytes: it must have %d to %d random bytes "
                         "(head -c 32 /dev/urandom)",
                         setting, len, CALL_SECRET_LEAST, CALL_SECRET_MOST - 1);
     struct iovec all = {.iov_base = bytes, .iov_len = (size_t)len};
@@ -223,10 +223,10 @@ bool udp_uri_read(const char *uri, struct udp_uri *out)
 
 aq_status udp_uri_bad(const char *uri)
 {
-    return aqi_fail(AQ_EINVAL, "udp",
-                    "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
-                    "in brackets",
-                    uri);
+    return aqi_fail(
+        AQ_EINVAL, "udp",
+        "\"%s\" is not an address of udp: give udp://HOST:PORT, with an IPv6 address in brackets",
+        uri);
 }
 
 aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinfo **names)
@@ -234,7 +234,7 @@ aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinf
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = listen ? AI_PASSIVE : 0};
     int error = aqi_inet_resolve(uri->host, uri->port, &hints, names);
     if (error == 0) return AQ_OK;
-    return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", uri->host,
+    return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is unknown: %s", uri->host,
                     error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
 }
 

@@ -129,7 +129,7 @@ static void test_secrets(void **state)
         assert_null(strstr(aq_error_message(), "the secret itself:"));
     }
     assert_int_equal(udp_secret_read("fd:x1", mac, &read), AQ_ESETTING);
-    assert_non_null(strstr(aq_error_message(), "it is file:PATH or fd:NUMBER"));
+    assert_non_null(strstr(aq_error_message(), "give file:PATH or fd:NUMBER"));
     /* A pipe and a file, whatever its offset, and the second time without it. */
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     assert_int_equal(write(pair[1], "sixteen bytes!!!", 16), 16);
@@ -210,11 +210,11 @@ static void test_descriptors_that_fail(void **state)
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     snprintf(setting, sizeof(setting), "fd:%d", pair[1]);
     assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
-    assert_non_null(strstr(aq_error_message(), "cannot be read"));
+    assert_non_null(strstr(aq_error_message(), "cannot read AQ_CONNECT_SECRET"));
     close(pair[0]);
     snprintf(setting, sizeof(setting), "fd:%d", secret_from(90, ""));
     assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
-    assert_non_null(strstr(aq_error_message(), "holds 0 bytes: make it of 16 to 4095"));
+    assert_non_null(strstr(aq_error_message(), "holds 0 bytes: it must have 16 to 4095"));
     assert_false(read.is_set);
 }
 

@@ -88,7 +88,7 @@ aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd)
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &channel->end};
     struct aqi_port *port;
     if (epoll_ctl(channel->rendezvous->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
-        return aqi_fail_no_fd(errno, "udp", "watching a control channel");
+        return aqi_fail_no_fd(errno, "udp", "cannot watch a control channel");
     aq_status st = udp_wire_open(fd, &port);
     if (st != AQ_OK) {
         (void)epoll_ctl(channel->rendezvous->epoll, EPOLL_CTL_DEL, fd, NULL);
@@ -240,7 +240,8 @@ static aq_status udp_channel_append(struct aqi_control_channel *channel, enum ch
     for (const struct udp_written *w = channel->first; w != NULL; w = w->next)
         waiting++;
     if (waiting >= CHANNEL_WRITTEN && kind == CHANNEL_MESSAGE)
-        return aqi_fail(AQ_ELIMIT, "udp", "a control channel keeps %d messages", CHANNEL_WRITTEN);
+        return aqi_fail(AQ_ELIMIT, "udp", "a control channel cannot queue more than %d messages",
+                        CHANNEL_WRITTEN);
     struct udp_written *written = malloc(sizeof(*written) + len);
     if (written == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a message");
     *written = (struct udp_written){.kind = kind, .len = len};
@@ -313,9 +314,9 @@ static const char *udp_channel_gone(struct aqi_control_channel *channel)
         channel->owed = 0;
     else if (channel->owed == 0)
         channel->owed = now;
-    if (channel->ended) return "the process of the peer has ended";
+    if (channel->ended) return "the peer's process has ended";
     if (channel->refused || channel->refusals >= CHANNEL_REFUSALS)
-        return "the process of the peer has ended: its port is closed";
+        return "the peer's process has ended: its port is closed";
     if (udp_config.keepalive_ns != 0 && channel->owed != 0 &&
         now - channel->owed > udp_config.keepalive_ns)
         return "the peer has been silent for AQ_UDP_KEEPALIVE: its host or the network is gone";

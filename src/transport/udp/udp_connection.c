@@ -69,9 +69,9 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
         if (params->like_len != sizeof(own->addr)) return udp_connection_nonsense();
         memcpy(&own->addr, params->like, sizeof(own->addr));
         if (udp->authenticate && !own->addr.authenticate)
-            return aqi_fail(AQ_EMISMATCH, "udp",
-                            "packets bear a MAC here (AQ_UDP_AUTH=mac): the client must have that "
-                            "set, too");
+            return aqi_fail(
+                AQ_EMISMATCH, "udp",
+                "packets carry a MAC here (AQ_UDP_AUTH=mac): the client must set that as well");
         udp->authenticate = own->addr.authenticate != 0;
     } else {
         aq_status st = aqi_random(own->addr.nonce, sizeof(own->addr.nonce), "udp");

@@ -91,7 +91,7 @@ aq_status udp_group_is_not(const char *towards, const struct udp_uri *read)
     freeaddrinfo(names);
     if (!ports_multicast_is_group(&at)) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "udp",
-                    "%s is the address of a group: aq_connect with AQ_CONNECT_GROUP_SEND, "
+                    "%s is the address of a group: use aq_connect with AQ_CONNECT_GROUP_SEND, "
                     "AQ_CONNECT_GROUP_RECEIVE or both; aq_listen is for servers",
                     towards);
 }
@@ -124,8 +124,8 @@ static aq_status udp_group_limit(struct group_tp *group)
     size_t most = group->socket.packet > cost ? (group->socket.packet - cost) / 64 * 64 : 0;
     if (most < least)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "group %s: datagrams of %zu bytes have no room for messages of %zu: raise "
-                        "AQ_UDP_MTU",
+                        "group %s: datagrams of %zu bytes have no room for messages of %zu bytes: "
+                        "raise AQ_UDP_MTU",
                         group->socket.text, group->socket.packet, least);
     group->peer.max_medium = (uint32_t)aqi_min(most, group->tp.limits.max_medium);
     return AQ_OK;
@@ -153,7 +153,9 @@ static aq_status udp_group_open(const struct aqi_tp_params *params, struct aqi_t
                                               .max_long = UINT32_MAX};
     group->socket.in = group->socket.out = -1;
     group->buffer = aligned_alloc(AQI_CACHE_LINE, GROUP_LARGEST);
-    aq_status st = group->buffer != NULL ? AQ_OK : aqi_fail(AQ_ENOMEM, "udp", "no memory to open");
+    aq_status st = group->buffer != NULL
+                       ? AQ_OK
+                       : aqi_fail(AQ_ENOMEM, "udp", "no memory to open the transport");
     if (st == AQ_OK) st = udp_group_open_socket(group);
     if (st == AQ_OK) st = udp_group_limit(group);
     if (st == AQ_OK) st = udp_group_make_key(group);
@@ -188,12 +190,12 @@ static aq_status udp_group_connect(struct aqi_tp *tp, uint32_t id, uint32_t host
 static AQI_COLD aq_status udp_group_refuse(const struct group_tp *group, bool sends)
 {
     if (!sends)
-        return aqi_fail(AQ_ENOTSUP, "udp",
-                        "group %s: this connection only receives: open it with "
-                        "AQ_CONNECT_GROUP_SEND, too",
-                        group->socket.text);
+        return aqi_fail(
+            AQ_ENOTSUP, "udp",
+            "group %s: this connection only receives: open it with AQ_CONNECT_GROUP_SEND as well",
+            group->socket.text);
     return aqi_fail(AQ_ENOTSUP, "udp",
-                    "group %s: only Short and Medium requests go to a group, and nothing is "
+                    "group %s: a group takes only Short and Medium requests, and they cannot be "
                     "answered: for all else, connect to the member itself",
                     group->socket.text);
 }

@@ -207,7 +207,7 @@ static void udp_idle_start(struct udp_tp *udp)
     idle->helped = udp->locks = true; /* before the thread exists */
     int err = udp_helper_join(udp);
     if (err == 0) return;
-    aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
+    aqi_log(AQI_LOG_INFO, "udp", "no thread waits for packets (%s): each poll looks for them",
             strerror(err));
     idle->helped = false;
     udp->locks = udp->params.threads;
@@ -222,7 +222,7 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->tick = aqi_timer_new();
     bool made = idle->arrivals >= 0 && idle->leftover >= 0 && idle->tick >= 0;
     made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN);
-    if (!made) return aqi_fail_no_fd(errno, "udp", "watching for packets");
+    if (!made) return aqi_fail_no_fd(errno, "udp", "cannot watch for packets");
     idle->resting = true;
     udp_idle_start(udp);
     udp_lock(udp);

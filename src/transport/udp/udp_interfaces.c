@@ -41,7 +41,7 @@ static void udp_interfaces_open(struct aqi_rendezvous *rendezvous)
         return;
     }
     static atomic_bool once;
-    aqi_log_once(&once, AQI_LOG_DEBUG, "udp", "interfaces that go down will not be noticed: %s",
+    aqi_log_once(&once, AQI_LOG_DEBUG, "udp", "cannot detect interfaces that go down: %s",
                  strerror(errno));
     if (fd >= 0) close(fd);
 }
@@ -126,7 +126,7 @@ void udp_interfaces_progress(struct aqi_rendezvous *rendezvous)
     if (!udp_interfaces_arm(rendezvous, EPOLL_CTL_MOD)) return;
     if (!ports_changes_read(rendezvous->changes.fd, udp_interfaces_concerns, rendezvous)) return;
     if (getifaddrs(&all) != 0) {
-        aqi_log(AQI_LOG_DEBUG, "udp", "the interfaces cannot be listed: %s", strerror(errno));
+        aqi_log(AQI_LOG_DEBUG, "udp", "cannot list the interfaces: %s", strerror(errno));
         return;
     }
     for (struct aqi_listener *l = rendezvous->listeners; l != NULL; l = l->next)

@@ -125,8 +125,8 @@ void udp_paths_say(struct udp_tp *udp, bool last)
     aqi_log(AQI_LOG_WARN, "udp",
             "peer %u (%s) answers small packets from %s (%s), but not those of %zu bytes: the path "
             "carries only %zu, which costs bandwidth. Set AQ_UDP_MTU=%zu, or correct the MTU of a "
-            "switch or interface in between. This is said once for a job: \"aqinfo --peers\" shows "
-            "what each path carries",
+            "switch or interface in between. This is reported once per job: \"aqinfo --peers\" "
+            "shows what each path carries",
             small.id, peer, limits->text, limits->interface, limits->packet + UDP_IP_HEADERS,
             small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }

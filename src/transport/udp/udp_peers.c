@@ -11,7 +11,7 @@ void udp_peers_open(struct udp_tp *udp)
     if (udp->own.is_connection)
         udp->own.sheet = aqi_board_sheet_take();
     else if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
-        aqi_log(AQI_LOG_INFO, "udp", "aqinfo --peers cannot look: %s", aq_error_message());
+        aqi_log(AQI_LOG_INFO, "udp", "no information for aqinfo --peers: %s", aq_error_message());
 }
 
 void udp_peers_close(struct udp_tp *udp)

@@ -131,7 +131,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
     socklen_t len = sizeof(at);
     if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, call)) {
         udp_channel_end(channel, AQ_EACCESS,
-                        "the server does not show that it knows our AQ_CONNECT_SECRET");
+                        "the server has not proved that it knows our AQ_CONNECT_SECRET");
         return;
     }
     memcpy(channel->call.listener, call->listener, sizeof(call->listener));
@@ -140,7 +140,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
         *aqi_sockaddr_port(&at) = call->port;
         st = connect(channel->end.fd, &at.any, len) == 0 ? udp_channel_up(channel) : AQ_ESYS;
     }
-    if (st != AQ_OK) udp_channel_end(channel, st, "its control channel cannot be opened");
+    if (st != AQ_OK) udp_channel_end(channel, st, "cannot open its control channel");
 }
 
 /* Handle a packet from the listener. */
@@ -176,7 +176,7 @@ static void udp_rendezvous_answered(struct aqi_control_channel *channel, const v
         break;
     case UDP_CALL_DENIED:
         udp_channel_end(channel, AQ_EACCESS,
-                        "its AQ_CONNECT_SECRET is not ours, or only one of the two has one");
+                        "its AQ_CONNECT_SECRET differs from ours, or only one of the two has one");
         break;
     default:
         break;
@@ -358,7 +358,7 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
     static atomic_bool once;
     const struct ports_receive_error *row = ports_receive_error(error);
     if (row->verdict >= PORTS_DEAF)
-        aqi_log_once(&once, AQI_LOG_WARN, "udp", "calls of clients cannot be received: %s; %s",
+        aqi_log_once(&once, AQI_LOG_WARN, "udp", "cannot receive connection requests: %s; %s",
                      strerror(error), row->reason);
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
 }
@@ -374,7 +374,7 @@ static void udp_rendezvous_hear_other(struct aqi_listener *listener,
         packet->call.kind != UDP_CALL_KNOCK)
         return;
     udp_call_differs(&packet->call, "the caller", why, sizeof(why));
-    aqi_log_once(&once, AQI_LOG_WARN, "udp", "refused a call: %s", why);
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "refused a connection request: %s", why);
     udp_rendezvous_answer(listener, packet, UDP_CALL_OTHER);
 }
 
@@ -454,7 +454,7 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     char host[NI_MAXHOST], port[NI_MAXSERV];
     const char *wanted = udp_config.interface[0] != 0 ? udp_config.interface : NULL;
     if (getsockname(fd, &at.any, &len) != 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "udp", "a listener has no name");
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot query the address of a listener");
     if (ports_interface_is_all(&at)) {
         in_port_t number = *aqi_sockaddr_port(&at);
         aq_status st = ports_interface_find(wanted, NULL, &interface);
@@ -465,7 +465,8 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     int error = getnameinfo(&at.any, aqi_sockaddr_len(&at), host, sizeof(host), port, sizeof(port),
                             NI_NUMERICHOST | NI_NUMERICSERV | NI_DGRAM);
     if (error != 0)
-        return aqi_fail(AQ_ESYS, "udp", "a listener has no name: %s", gai_strerror(error));
+        return aqi_fail(AQ_ESYS, "udp", "cannot convert the address of a listener: %s",
+                        gai_strerror(error));
     snprintf(uri, AQI_URI_MAX, at.any.sa_family == AF_INET6 ? "udp://[%s]:%s" : "udp://%s:%s", host,
              port);
     return AQ_OK;
@@ -485,13 +486,13 @@ static aq_status udp_rendezvous_listen_at(const char *uri, int *fd, char *uri_ou
     freeaddrinfo(names);
     if (*fd >= 0) return udp_rendezvous_name(*fd, uri_out);
     if (error == EADDRINUSE)
-        return aqi_fail(AQ_ESTATE, "udp",
-                        "another program is at %s: end it, or listen at another port (0: any)",
-                        uri);
+        return aqi_fail(
+            AQ_ESTATE, "udp",
+            "another program is listening at %s: end it, or listen at another port (0: any)", uri);
     if (error == EADDRNOTAVAIL)
-        return aqi_fail(AQ_EINVAL, "udp",
-                        "%s is at another host: listen at an address of this one, or at 0.0.0.0",
-                        uri);
+        return aqi_fail(
+            AQ_EINVAL, "udp",
+            "%s is an address of another host: listen at one of this host, or at 0.0.0.0", uri);
     if (error == EMFILE || error == ENFILE) return aqi_fail_no_fd(error, "udp", "listening");
     return aqi_fail_errno(error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
                           "cannot listen at %s", uri);
@@ -510,7 +511,7 @@ static aq_status udp_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
         .end = {.listener = true, .fd = fd}, .rendezvous = rendezvous, .user = user};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &listener->end};
     if (st == AQ_OK && epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
-        st = aqi_fail_no_fd(errno, "udp", "watching a listener");
+        st = aqi_fail_no_fd(errno, "udp", "cannot watch a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
         free(listener);
@@ -615,7 +616,7 @@ static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct 
     struct aqi_control_channel *channel = udp_channel_new(rendezvous, true);
     if (channel == NULL) {
         freeaddrinfo(names);
-        return aqi_fail(AQ_ENOMEM, "udp", "no memory to call");
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory to connect");
     }
     rendezvous->now = aqi_now_ns();
     channel->user = user;
@@ -623,7 +624,7 @@ static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct 
     channel->names = channel->name = names;
     int error = udp_rendezvous_dial(channel);
     if (error == EMFILE || error == ENFILE)
-        st = aqi_fail_no_fd(error, "udp", "calling another program");
+        st = aqi_fail_no_fd(error, "udp", "cannot connect to another program");
     else if (error != 0)
         st = aqi_fail_errno(AQ_ESYS, error, "udp", "it cannot be reached");
     if (st == AQ_OK) st = aqi_random(channel->call.caller, UDP_CALL_BYTES, "udp");
@@ -646,7 +647,7 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     (void)udp_uri_read(uri, &where); /* left empty if it is none */
     if (where.host[0] == '\0' || strcmp(where.port, "0") == 0) return udp_uri_bad(uri);
     if (message->nfds != 0)
-        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors cannot be passed to other hosts");
     struct addrinfo *names = NULL; /* finding them may take long, so without the lock */
     aq_status st = udp_uri_resolve(&where, false, &names);
     if (st != AQ_OK) return st;
@@ -660,7 +661,7 @@ static aq_status udp_rendezvous_send(struct aqi_control_channel *channel,
                                      const struct aqi_handshake *message)
 {
     if (message->nfds != 0)
-        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors cannot be passed to other hosts");
     udp_rendezvous_lock(channel->rendezvous);
     channel->rendezvous->now = aqi_now_ns();
     aq_status st = udp_channel_write(channel, message);
@@ -729,7 +730,8 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     aq_status st = AQ_OK;
     if (rendezvous->epoll < 0 || rendezvous->timer < 0 ||
         epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, rendezvous->timer, &event) != 0)
-        st = aqi_fail_no_fd(errno, "udp", "opening what connections wait with");
+        st = aqi_fail_no_fd(errno, "udp",
+                            "cannot create the descriptors with which connections wait");
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &rendezvous->mac);
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &rendezvous->packets);
     if (st == AQ_OK) st = aqi_random(rendezvous->cookies, sizeof(rendezvous->cookies), "udp");

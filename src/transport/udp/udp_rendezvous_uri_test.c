@@ -214,7 +214,7 @@ static void test_places_that_cannot_be_called(void **state)
     (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         assert_int_equal(call_to(rows[i]), AQ_EINVAL);
-        assert_non_null(strstr(aq_error_message(), "is no address of udp"));
+        assert_non_null(strstr(aq_error_message(), "is not an address of udp"));
     }
     assert_int_not_equal(call_to("udp://7:5"), AQ_EINVAL); /* 0.0.0.7: a name of one character */
     assert_null(world.rendezvous->channels);

@@ -82,8 +82,8 @@ unsigned udp_rma_touch(struct udp_tp *udp)
     aqi_dgram_sources(udp->dgram, udp_rma_found, udp);
     udp_unlock(udp);
     aqi_log(AQI_LOG_INFO, "udp",
-            "memory that was to be sent could not be read: all %zu sources of transfers under way "
-            "are touched, for the signal to come here",
+            "memory to be sent could not be read: touching all %zu sources of pending transfers, "
+            "so that this process gets the signal",
             udp->touched_count);
     for (size_t i = 0; i < udp->touched_count; i++)
         aqi_touch_read(udp->touched[i].iov_base, udp->touched[i].iov_len);

@@ -16,26 +16,26 @@ static const char *const ports[] = {[UDP_PORT_SOCKET] = "socket", [UDP_PORT_XDP]
 static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_INTERFACE",
      .def = "",
-     .doc = "The network interface that udp uses, by its name or one of its addresses. If empty, "
-            "all that may lead to other hosts, with addresses of one family: each pair of hosts "
+     .doc = "The network interface that udp uses, by its name or one of its addresses. If empty: "
+            "all that may lead to other hosts and have addresses of one family; each pair of hosts "
             "uses the first in the system's list that carries packets, and switches to another if "
-            "it no longer does. In a job on one host, loopback.",
-     .advice = "Name the fast one if a host has several, such as eth1 or 10.0.0.7.",
+            "it no longer does. In a job on one host: loopback.",
+     .advice = "Name the fastest one if a host has several, such as eth1 or 10.0.0.7.",
      AQI_SETTING_IN(TEXT, struct udp_config, interface)},
     {.name = "AQ_UDP_PORT",
      .def = "socket",
      .doc = "How small packets are sent and received: socket, through the kernel's network stack; "
-            "xdp, bypassing it (AF_XDP), which takes a third off their round trip. All others go "
-            "through sockets. Only one process per interface can use xdp: further ones of a host, "
-            "and connections by URI, use sockets.",
-     .advice = "xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
+            "xdp, bypassing it (AF_XDP), which shortens their round trip by a third. All other "
+            "packets go through sockets. Only one process per interface can use xdp: further "
+            "processes of a host, and connections by URI, use sockets.",
+     .advice = "Set xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
                "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" shows what is missing.",
      .choices = ports,
      AQI_SETTING_IN(CHOICE, struct udp_config, port)},
     {.name = "AQ_UDP_MTU",
      .def = "0",
-     .doc = "Bytes of the largest packet, including the IP and UDP headers, at least 604; 0: the "
-            "MTU of the interface.",
+     .doc = "The size of the largest packet, including the IP and UDP headers, at least 604; 0: "
+            "the MTU of the interface.",
      .advice = "Lower it if a warning says that a path carries less than the interface.",
      .unit = "bytes",
      .max = 65535,
@@ -45,14 +45,14 @@ static const struct aqi_setting rows[] = {
      .doc = "The size of the kernel's buffer for packets that the process has not read yet; the "
             "kernel may grant less.",
      .advice = "Raise it, together with net.core.rmem_max, if AQ_STATS shows packets_no_room "
-               "because processes compute for long.",
+               "because processes compute for a long time between calls.",
      .unit = "bytes",
      .min = 64 << 10,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct udp_config, buffer)},
     {.name = "AQ_UDP_WINDOW",
      .def = "0",
-     .doc = "The maximum number of bytes in flight to one peer; 0: as much as the network turns "
+     .doc = "The maximum number of bytes in flight to one peer; 0: as many as the network turns "
             "out to carry.",
      .unit = "bytes",
      .max = 1 << 30,
@@ -67,7 +67,7 @@ static const struct aqi_setting rows[] = {
      .def = "250us",
      .doc = "The shortest timeout after which unacknowledged packets are retransmitted; measured "
             "round trips lengthen it. If they are short, up to two retransmissions come earlier: "
-            "after twice a round trip, and at least a tenth of this.",
+            "after twice a round trip, but at least a tenth of this value.",
      .unit = "us",
      .min = 1000,
      .max = 10 * SECOND,
@@ -83,9 +83,9 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_IDLE_CLOSE",
      .def = "60s",
      .doc = "A connection without traffic for this long is closed, which frees its memory, and is "
-            "made again when it is needed; 0: none is.",
-     .advice =
-         "Some seconds in jobs of thousands of processes that each communicate with many in turn.",
+            "re-established when it is needed; 0: never.",
+     .advice = "Set some seconds in jobs of thousands of processes that each communicate with many "
+               "others in turn.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, idle_close_ns)},
@@ -94,31 +94,31 @@ static const struct aqi_setting rows[] = {
      .doc =
          "A peer that owes an answer and is silent for this long counts as lost; 0: only the "
          "launcher declares peers dead. A peer that computes without making calls is not silent.",
-     .advice = "Some seconds if the launcher cannot detect that a host is gone.",
+     .advice = "Set some seconds if the launcher cannot detect that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
     {.name = "AQ_UDP_AUTH",
      .def = "cookie",
-     .doc =
-         "Protection against outsiders: cookie, a secret number of each connection in every "
-         "packet, which others that can read packets can copy; mac, a keyed hash of every packet.",
-     .advice = "mac if others may read or send packets on the network.",
+     .doc = "Protection against outsiders: cookie, a secret number of each connection in every "
+            "packet, which others with access to the packets can copy; mac, a keyed hash of every "
+            "packet.",
+     .advice = "Set mac if others may read or send packets on the network.",
      .choices = auths,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct udp_config, auth)},
     {.name = "AQ_CONNECT_SECRET",
      .def = "",
      .doc = "The source of the secret, of at least 16 bytes, that both sides of connections over a "
-            "network know: file:PATH, readable only by the user, or fd:NUMBER, an inherited "
-            "descriptor. If empty, there is no secret.",
+            "network must know: file:PATH, readable only by the user, or fd:NUMBER, an inherited "
+            "descriptor. If empty: there is no secret.",
      .advice = "Set it if programs connect over a network that they share with others "
                "(docs/security.md).",
      AQI_SETTING_IN(TEXT, struct udp_config, secret)},
     {.name = "AQ_UDP_KEEPALIVE",
      .def = "10s",
-     .doc = "A connection by URI is lost when its peer has been silent for this long although "
-            "queried; 0: silence has no effect. A peer that computes without making calls is not "
+     .doc = "A connection by URI is lost when its peer has been silent for this long in spite of "
+            "queries; 0: silence has no effect. A peer that computes without making calls is not "
             "silent.",
      .advice = "Lower it to detect lost hosts sooner.",
      .unit = "s",
@@ -126,18 +126,16 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},
     {.name = "AQ_UDP_MULTICAST_TTL",
      .def = "1",
-     .doc =
-         "How far messages to a multicast group go: 1, to hosts of the same network; more, through "
-         "so many routers less one, where those forward multicast.",
+     .doc = "How far messages to a multicast group go: 1, to hosts of the same network; more, "
+            "through this many routers minus one, where those forward multicast.",
      .min = 1,
      .max = 255,
      AQI_SETTING_IN(COUNT, struct udp_config, multicast_ttl)},
     {.name = "AQ_UDP_LOSSY",
      .def = "",
-     .doc = "Mistreat packets when they are sent, but not to groups, for tests: the number of 1000 "
-            "to lose, "
-            "duplicate, delay and alter, such as loss=10,dup=5,reorder=5,corrupt=1,seed=1. Only "
-            "AQ_UDP_AUTH=mac detects altered ones.",
+     .doc = "Mistreat packets when they are sent, but not to groups, for tests: how many of 1000 "
+            "packets to lose, duplicate, delay and alter, such as "
+            "loss=10,dup=5,reorder=5,corrupt=1,seed=1. Only AQ_UDP_AUTH=mac detects altered ones.",
      AQI_SETTING_IN(TEXT, struct udp_config, lossy)},
 };
 

@@ -43,12 +43,10 @@ static bool udp_silence_is_here(const struct udp_tp *udp, uint32_t id)
 static const char *udp_silence_causes(const struct udp_tp *udp, uint32_t id)
 {
     return udp_silence_is_here(udp, id)
-               ? "it is on this host, where lo is down (\"ip link set lo up\") or a firewall drops "
-                 "UDP, unless that process is stopped"
-               : "a firewall drops UDP, or one of the addresses is in a network that the other "
-                 "host "
-                 "has no way to (AQ_UDP_INTERFACE chooses another), unless that process is "
-                 "stopped; "
+               ? "it is on this host, and lo is down (\"ip link set lo up\"), a firewall drops "
+                 "UDP, or that process is stopped"
+               : "a firewall drops UDP, one of the addresses is in a network that the other host "
+                 "cannot reach (AQ_UDP_INTERFACE chooses another), or that process is stopped; "
                  "\"aqinfo udp HOST\" tries it";
 }
 
@@ -59,9 +57,9 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
     if (udp->loopback_up || !udp_silence_is_here(udp, id)) return AQ_OK;
     if (ports_interface_loopback_is_down())
         return aqi_fail(AQ_EINVAL, "udp",
-                        "peer %u is on this host, too: what goes to its address, %s, goes through "
-                        "the loopback interface, which is down: \"ip link set lo up\", or let "
-                        "shared memory do it (AQ_TRANSPORTS=auto, and no %s)",
+                        "peer %u is on this host, too: packets to its address, %s, go through the "
+                        "loopback interface, which is down: \"ip link set lo up\", or use shared "
+                        "memory instead (AQ_TRANSPORTS=auto, and no %s)",
                         id, peer, aqi_setting_variable("AQ_NEIGHBORHOOD"));
     udp->loopback_up = true;
     return AQ_OK;
@@ -78,12 +76,12 @@ void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
     (void)aqi_dgram_peer_info(udp->dgram, id, &info);
     if (!info.reached && udp->params.reach_within_ns != 0)
         snprintf(end, sizeof(end),
-                 ". Without an answer it counts as lost after %.3g s (AQ_START_TIMEOUT)",
+                 ". If there is no answer, it counts as lost after %.3g s (AQ_START_TIMEOUT)",
                  (double)udp->params.reach_within_ns / 1e9);
     aqi_log(AQI_LOG_WARN, "udp",
-            "nothing has come from peer %u at %s to %s (interface %s) for %.0f s%s: %s%s", id, peer,
-            udp->port->limits.text, udp->port->limits.interface, (double)waited_ns / 1e9,
-            info.reached ? ", though it was connected" : "", udp_silence_causes(udp, id), end);
+            "nothing has arrived from peer %u at %s to %s (interface %s) for %.0f s%s: %s%s", id,
+            peer, udp->port->limits.text, udp->port->limits.interface, (double)waited_ns / 1e9,
+            info.reached ? ", although it was connected" : "", udp_silence_causes(udp, id), end);
 }
 
 void udp_hook_lost(void *arg, uint32_t id, const char *why)
@@ -101,10 +99,11 @@ void udp_hook_lost(void *arg, uint32_t id, const char *why)
                  silent ? " within AQ_UDP_DEAD_AFTER" : "", at, udp->port->limits.text,
                  udp->port->limits.interface);
     else
-        snprintf(peer->why, sizeof(peer->why),
-                 "no answer came from %s to %s (interface %s) within %.3g s (AQ_START_TIMEOUT): %s",
-                 at, udp->port->limits.text, udp->port->limits.interface,
-                 (double)udp->params.reach_within_ns / 1e9, udp_silence_causes(udp, id));
+        snprintf(
+            peer->why, sizeof(peer->why),
+            "no answer arrived from %s to %s (interface %s) within %.3g s (AQ_START_TIMEOUT): %s",
+            at, udp->port->limits.text, udp->port->limits.interface,
+            (double)udp->params.reach_within_ns / 1e9, udp_silence_causes(udp, id));
     peer->next = udp->lost;
     udp->lost = peer;
 }
@@ -114,7 +113,7 @@ void udp_silence_lose_all(struct udp_tp *udp)
     for (uint32_t id = 0; id < udp->params.size; id++) {
         if (udp->peers[id] == NULL || udp->peers[id]->lost) continue;
         aqi_dgram_down(udp->dgram, id);
-        udp_hook_lost(udp, id, "this process can receive nothing any more");
+        udp_hook_lost(udp, id, "this process cannot receive anything any more");
         udp->peers[id]->unreached = true; /* nor will that peer notice: the job must end */
     }
 }

@@ -32,21 +32,21 @@ void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why
     udp_unanswered_ends(channel, ends, sizeof(ends));
     if (udp_channel_reached(channel))
         snprintf(why, len,
-                 "the server is there, but does not accept: it computes without a call, "
-                 "or is busy");
+                 "the server is there, but does not accept: it computes without making calls, or "
+                 "is busy");
     else if (channel->dgram != NULL)
-        snprintf(why, len,
-                 "the server is there, but nothing comes from %s, the port of this connection: it "
-                 "is stopped, or a firewall lets only packets of the listener's port through",
-                 ends);
-    else if (channel->busy)
         snprintf(
             why, len,
-            "the server is there, but full: too many calls wait for it, or it has no memory or "
-            "descriptor (\"ulimit -n\" there) for more");
+            "the server is there, but nothing arrives from %s, the port of this connection: the "
+            "server is stopped, or a firewall lets through only packets of the listener's port",
+            ends);
+    else if (channel->busy)
+        snprintf(why, len,
+                 "the server is there, but full: too many connection requests wait for it, or it "
+                 "has no memory or descriptor (\"ulimit -n\" there) for more");
     else
         snprintf(why, len,
-                 "no answer comes from %s: no program listens there, it is stopped or full, or a "
+                 "no answer arrives from %s: no program listens there, it is stopped or full, or a "
                  "firewall drops UDP; \"aqinfo udp HOST\" tries it",
                  ends);
 }
@@ -60,6 +60,6 @@ void udp_channel_warn(struct aqi_control_channel *channel)
     if (rendezvous->told || channel->closed || udp_channel_reached(channel)) return;
     rendezvous->told = true;
     udp_channel_unanswered(channel, why, sizeof(why));
-    aqi_log(AQI_LOG_WARN, "udp", "connecting to another program, for %u s so far: %s",
+    aqi_log(AQI_LOG_WARN, "udp", "still connecting to another program after %u s: %s",
             (unsigned)(unanswered_warn_after / 1000000000), why);
 }

@@ -43,8 +43,9 @@ static void udp_wire_note(struct wire_port *self, int error)
 static AQI_COLD void udp_wire_broken(int error, const char *reason)
 {
     static atomic_bool once;
-    aqi_log_once(&once, AQI_LOG_WARN, "udp", "the socket of a connection is of no use: %s; %s",
-                 strerror(error), reason);
+    aqi_log_once(&once, AQI_LOG_WARN, "udp",
+                 "the socket of a connection cannot be used any more: %s; %s", strerror(error),
+                 reason);
 }
 
 static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
