@@ -216,7 +216,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     }
     if (peer->link != NULL) { /* it has closed the old link, which we have not noticed */
         agent_detach(NULL, peer->number);
-        aqi_hub_link_lost(agent.hub, peer->number, false, "it called again");
+        aqi_hub_link_lost(agent.hub, peer->number, false, "it connected again");
     }
     peer->link = link;
     peer->open = true;
@@ -410,7 +410,7 @@ static void agent_tell_unreachable(void)
     struct agent_peer *peer = agent.uncalled;
     if (peer == NULL) return;
     agent.uncalled = NULL;
-    agent_drop(peer, AQ_EINVAL, "its address is not known");
+    agent_drop(peer, AQ_EINVAL, "its address is unknown");
 }
 
 uint64_t aqi_agent_tick(void)

@@ -78,14 +78,15 @@ static aq_status desk_make_page(uint32_t ranks, struct aqi_parcel *parcel)
     desk.page_bytes = (size_t)ranks * AQI_CACHE_LINE;
     parcel->fd = memfd_create("aq-job-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (parcel->fd < 0 || ftruncate(parcel->fd, (off_t)desk.page_bytes) != 0)
-        return aqi_fail(AQ_ESYS, "job", "job page of %zu bytes: %s: %s%s", desk.page_bytes,
-                        parcel->fd < 0 ? "memfd_create" : "ftruncate", strerror(errno),
+        return aqi_fail(AQ_ESYS, "job", "cannot create the job page of %zu bytes: %s: %s%s",
+                        desk.page_bytes, parcel->fd < 0 ? "memfd_create" : "ftruncate",
+                        strerror(errno),
                         errno == EPERM || errno == ENOSYS
                             ? " (forbidden by a system call filter: allow it in the container's "
                               "seccomp profile)"
                             : "");
     void *page = mmap(NULL, desk.page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, parcel->fd, 0);
-    if (page == MAP_FAILED) return aqi_fail_errno(AQ_ESYS, errno, "job", "job page");
+    if (page == MAP_FAILED) return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot map the job page");
     /* Only this mapping, made before, is writable; kernels before 5.1 do not support the last
      * seal, and there ranks map it read-only without being forced to. */
     fcntl(parcel->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
@@ -202,8 +203,8 @@ static void desk_garbage(struct desk_seat *seat, size_t len)
     if (seat->garbage_said) return;
     seat->garbage_said = true;
     aqi_hub_say(desk.hub,
-                "%s sent a malformed message of %zu bytes to its control socket; it is ignored, "
-                "like all further ones",
+                "%s sent a malformed message of %zu bytes to its control socket; it is ignored, as "
+                "are all further ones",
                 aqi_hub_name(desk.hub, desk_rank(seat), name), len);
 }
 
@@ -277,8 +278,8 @@ static void desk_hello(struct desk_seat *seat, int socket)
     }
     if (who.uid != geteuid()) {
         desk_refuse(socket, AQ_EACCESS,
-                    "rank %u: process %d belongs to user %u, but the job to user %u: all processes "
-                    "of a job must have the same user",
+                    "rank %u: process %d belongs to user %u, but the job belongs to user %u: all "
+                    "processes of a job must have the same user",
                     desk_rank(seat), (int)who.pid, who.uid, geteuid());
         return;
     }
@@ -299,8 +300,8 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
         desk_hello(seat, socket);
     } else if (hello) {
         desk_refuse(socket, AQ_EPROTO,
-                    "this program's library uses version %u of the control protocol, this aqrun "
-                    "version %u: start it with the aqrun of the same installation",
+                    "this program's library uses version %u of the control protocol, but this "
+                    "aqrun uses version %u: start it with the aqrun of the same installation",
                     message.version, aqi_wire_version(AQI_WIRE_CONTROL));
     } else {
         desk_garbage(seat, len);
@@ -322,8 +323,8 @@ static bool desk_place_take(struct desk_seat *seat)
     }
     if (status == AQ_ELIMIT)
         aqi_hub_say(desk.hub,
-                    "rank %u cannot join: aqrun is out of file descriptors: raise the "
-                    "limit (ulimit -n)",
+                    "rank %u cannot join: aqrun has run out of file descriptors: raise the limit "
+                    "(ulimit -n)",
                     desk_rank(seat));
     if (status == AQ_OK) desk_place_on_packet(seat, buf, len, socket);
     return true;
@@ -444,7 +445,8 @@ aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES])
     memcpy(desk.secret, secret, sizeof(desk.secret));
     aqi_source_open(&desk.listener, fd, desk_listener_ready);
     int err = aqi_source_try_watch(&desk.listener, EPOLLIN);
-    return err == 0 ? AQ_OK : aqi_fail_errno(AQ_ESYS, err, "job", "the socket for ranks");
+    return err == 0 ? AQ_OK
+                    : aqi_fail_errno(AQ_ESYS, err, "job", "cannot watch the socket for ranks");
 }
 
 uint32_t aqi_desk_claimed(void)
@@ -474,7 +476,7 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
         aqi_top_take(rank, fd);
     } else {
         aqi_hub_say(desk.hub,
-                    "%s has other counters than this aqrun, which cannot show them: start it with "
+                    "%s has other counters than this aqrun, so they cannot be shown: start it with "
                     "the aqrun of the same installation",
                     aqi_hub_name(desk.hub, rank, name));
         close(fd);

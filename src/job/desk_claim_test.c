@@ -86,7 +86,8 @@ static void claims_of_other_versions_are_refused(void **state)
         int fd = call();
         assert_int_equal(send(fd, bytes, lengths[i], 0), lengths[i]);
         turns();
-        expect_refusal(fd, AQ_EPROTO, "of the format \"control\", the agent of its host version");
+        expect_refusal(fd, AQ_EPROTO,
+                       "of the format \"control\", the agent of its host uses version");
     }
     assert_int_equal(aqi_desk_claimed(), 0);
     close_world();

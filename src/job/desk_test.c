@@ -156,7 +156,7 @@ static void another_version(void **state)
     assert_int_equal(sendmsg(world.place[FIRST], &packet, 0), sizeof(head));
     close(theirs);
     turns();
-    expect_refusal(own, AQ_EPROTO, "of the control protocol, this aqrun version ");
+    expect_refusal(own, AQ_EPROTO, "of the control protocol, but this aqrun uses version ");
     /* Without a socket there is no way to answer. */
     assert_int_equal(send(world.place[FIRST], head, sizeof(head), 0), sizeof(head));
     turns();

@@ -88,12 +88,12 @@ static aq_status fork_broken_socket(const struct fork_boot *fork, aq_status stat
                                     const char *doing)
 {
     if (status == AQ_EPEER)
-        return aqi_fail(AQ_EPEER, "job", "%s is gone (%s): it was killed, or ended the job",
+        return aqi_fail(AQ_EPEER, "job", "%s is gone (%s): it was killed, or it ended the job",
                         fork_agent(fork), doing);
     bool taken = errno == EBADF || errno == ENOTSOCK;
     return aqi_fail_errno(
         status, errno, "job", "%s: control socket to %s%s", doing, fork_agent(fork),
-        taken ? " (the program must not close descriptors that are not its own)" : "");
+        taken ? " (the program must not close descriptors that it did not open)" : "");
 }
 
 /* Take one message; AQ_AGAIN if there is none. Text and data are valid until the next call. */
@@ -112,10 +112,11 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
     if (status != AQ_OK) return fork_broken_socket(fork, status, "receive");
     status = aqi_control_decode(fork->buf, len, message);
     if (status == AQ_EMISMATCH)
-        status = aqi_fail(AQ_EPROTO, "job",
-                          "aqrun uses version %u of the control protocol, this program's library "
-                          "version %u: start it with the aqrun of the same installation",
-                          message->version, aqi_wire_version(AQI_WIRE_CONTROL));
+        status =
+            aqi_fail(AQ_EPROTO, "job",
+                     "aqrun uses version %u of the control protocol, but this program's library "
+                     "uses version %u: start it with the aqrun of the same installation",
+                     message->version, aqi_wire_version(AQI_WIRE_CONTROL));
     else if (status != AQ_OK)
         status =
             aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
@@ -158,8 +159,8 @@ static aq_status fork_check_place(int place)
     if (aqi_channel_is_one(place)) return AQ_OK;
     return aqi_fail(
         AQ_ESTATE, "job",
-        "AQ_BOOT_FD=%d is not aqrun's control socket: this program was started by a rank of a job, "
-        "or the descriptor was closed; unset AQ_BOOT_FD to run it as a separate job",
+        "AQ_BOOT_FD=%d is not aqrun's control socket: a rank of a job started this program, or the "
+        "descriptor was closed; unset AQ_BOOT_FD to run it as a separate job",
         place);
 }
 
@@ -173,8 +174,9 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
-                              "job", "socketpair for the control channel (ulimit -n too low?)");
+        return aqi_fail_errno(
+            errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno, "job",
+            "cannot create a socket pair for the control channel (is ulimit -n too low?)");
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
     fork->boot.fd = pair[0]; /* before aqrun knows of us: see aqi_boot_open */
     aq_status status = fork_send(fork, place, &hello, pair[1]);
@@ -189,7 +191,7 @@ static aq_status fork_map_page(struct fork_boot *fork, int page, uint32_t rank, 
     fork->page_bytes = (size_t)size * AQI_CACHE_LINE;
     void *addr = mmap(NULL, fork->page_bytes, PROT_READ, MAP_SHARED, page, 0);
     if (addr == MAP_FAILED)
-        return aqi_fail_errno(AQ_ESYS, errno, "job", "map the job page of %zu bytes",
+        return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot map the job page of %zu bytes",
                               fork->page_bytes);
     fork->page = addr;
     const unsigned char *line = (const unsigned char *)addr + (size_t)rank * AQI_CACHE_LINE;
@@ -296,7 +298,7 @@ static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_
     bool agreed = message->type == AQI_CONTROL_AGREED;
     size_t set_bytes = agreed ? aqi_boot_set_bytes(fork->boot.info.size) : 0;
     if (agreed && message->len != set_bytes)
-        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a set of ranks of %zu bytes, not %zu",
+        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a set of ranks of %zu bytes instead of %zu",
                         message->len, set_bytes);
     struct fork_event *read = calloc(1, sizeof(*read) + set_bytes);
     if (read == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for a message from aqrun");
@@ -387,15 +389,15 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
     uint64_t total = (uint64_t)len * size;
     if (len > AQI_CONTROL_PART || total > AQI_CONTROL_GATHER)
         return aqi_fail(AQ_ESIZE, "job",
-                        "allgather of %zu bytes from each of %u ranks: at most %u each and %llu "
-                        "together",
+                        "allgather of %zu bytes from each of %u ranks: the maximum is %u each and "
+                        "%llu in total",
                         len, size, AQI_CONTROL_PART, AQI_CONTROL_GATHER);
     aq_status status = fork_call(fork, call, mine, len, len);
     if (status == AQ_OK) status = fork_result(fork, result, passed);
     if (status == AQ_OK && (result->bytes != total || (*passed >= 0) != (call == AQI_CALL_TABLE) ||
                             (call == AQI_CALL_ALLGATHER && result->len != total)))
         status = fork_break(
-            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not fit the call"));
+            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not match the call"));
     if (status != AQ_OK && *passed >= 0) close(*passed);
     return status;
 }
@@ -412,7 +414,8 @@ static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len,
     if (status != AQ_OK) return status;
     void *at = mmap(NULL, total, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) {
-        status = aqi_fail_errno(AQ_ESYS, errno, "job", "map the %zu bytes of all ranks", total);
+        status =
+            aqi_fail_errno(AQ_ESYS, errno, "job", "cannot map the %zu bytes of all ranks", total);
     } else if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < total) {
         status = aqi_fail(AQ_EPROTO, "job", "aqrun sent a table that is too short");
         munmap(at, total);

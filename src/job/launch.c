@@ -44,27 +44,27 @@ static const struct aqi_setting launch_rows[] = {
      .choices = launch_spawners,
      .def = "auto",
      .doc = "How aqrun starts processes: fork, all on this machine; ssh, on the hosts; pmix, pmi2, "
-            "pmi or mpi, by srun, mpirun or mpiexec.hydra, whichever is found; auto: fork if all "
+            "pmi or mpi, by srun, mpirun or mpiexec.hydra, whichever is found; auto, fork if all "
             "hosts are this machine, otherwise ssh. Set by aqrun --spawner.",
-     .advice = "fork to stay on this machine inside a job of a batch system.",
+     .advice = "Set fork to stay on this machine inside a job of a batch system.",
      AQI_SETTING_IN(CHOICE, struct aqi_launch_config, spawner)},
     {.name = "AQ_MPIRUN_CMD",
      .alias = "MPIRUN_CMD",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "With AQ_SPAWNER=mpi, the manager's command, quoted as for a shell: %N is the number "
-            "of processes, %C the program with its arguments, also %P and %A, %V is -v if aqrun "
-            "has it, %% a percent sign. If empty, aqrun looks for a manager and passes options for "
-            "hosts and environment.",
-     .advice = "For managers that need other options: mpirun --mca btl tcp,self -n %N %C.",
+     .doc = "With AQ_SPAWNER=mpi, the manager's command, quoted as for a shell. %N stands for the "
+            "number of processes, %C for the program with its arguments (%P is the program alone, "
+            "%A the arguments), %V for -v if aqrun was given it, %% for a percent sign. If empty, "
+            "aqrun looks for a manager and passes options for hosts and environment.",
+     .advice = "Set it for managers that need other options: mpirun --mca btl tcp,self -n %N %C.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, mpirun)},
     {.name = "AQ_PMIRUN_CMD",
      .alias = "PMIRUN_CMD",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "Likewise with AQ_SPAWNER=pmix, pmi2 or pmi.",
+     .doc = "Like AQ_MPIRUN_CMD, but for AQ_SPAWNER=pmix, pmi2 or pmi.",
      .advice = "For example: srun --mpi=pmix -K0 -W60 %V -mblock -n %N %C.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, pmirun)},
     {.name = "AQ_HOSTS",
@@ -77,24 +77,25 @@ static const struct aqi_setting launch_rows[] = {
      .alias = "GASNET_SSH_NODEFILE",
      .more_aliases = launch_more_files,
      .def = "",
-     .doc = "A file with the hosts of jobs that aqrun starts, one per line, as for aqrun "
-            "--hostfile. AQ_HOSTS takes precedence over it, and it over GASNET_SSH_SERVERS.",
+     .doc =
+         "A file with the hosts of jobs that aqrun starts, one per line, as for aqrun --hostfile. "
+         "AQ_HOSTS takes precedence over this file, and this file over GASNET_SSH_SERVERS.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, hostfile)},
     {.name = "AQ_SSH_CMD",
      .alias = "GASNET_SSH_CMD",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "ssh",
-     .doc = "The command by which aqrun reaches other hosts, quoted as for a shell. It gets "
-            "options, the host and a command line.",
-     .advice = "For sites with their own command, such as rsh or oarsh.",
+     .doc = "The command by which aqrun reaches other hosts, quoted as for a shell. Options, the "
+            "host and a command line are appended to it.",
+     .advice = "Set it at sites with their own command, such as rsh or oarsh.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_command)},
     {.name = "AQ_SSH_OPTIONS",
      .alias = "GASNET_SSH_OPTIONS",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "Options for AQ_SSH_CMD, quoted as for a shell. They precede those of aqrun (-T, "
+     .doc = "Options for AQ_SSH_CMD, quoted as for a shell. They precede aqrun's own (-T, "
             "BatchMode=yes, ForwardX11=no, if the command is ssh), and so take precedence.",
      .advice = "For example: -p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_options)},
@@ -103,9 +104,9 @@ static const struct aqi_setting launch_rows[] = {
      .alias = "GASNET_SSH_OUT_DEGREE",
      .def = "16",
      .max = AQI_MAX_RANKS,
-     .doc = "Maximum number of other hosts that one host starts, in a tree whose root is aqrun; 0: "
-            "aqrun starts all itself.",
-     .advice = "0 if hosts cannot reach each other by ssh.",
+     .doc = "The maximum number of other hosts that one host starts, in a tree whose root is "
+            "aqrun; 0: aqrun starts them all itself.",
+     .advice = "Set 0 if hosts cannot reach each other by ssh.",
      AQI_SETTING_IN(COUNT, struct aqi_launch_config, ssh_fanout)},
     {.name = "AQ_SSH_TIMEOUT",
      .def = "30s",
@@ -117,8 +118,8 @@ static const struct aqi_setting launch_rows[] = {
      AQI_SETTING_IN(TIME, struct aqi_launch_config, ssh_timeout_ns)},
     {.name = "AQ_REMOTE_AQRUN",
      .def = "",
-     .doc = "The path of aqrun on the other hosts. If empty, the same as here.",
-     .advice = "If it is installed elsewhere there.",
+     .doc = "The path of aqrun on the other hosts. If empty: the same as on this one.",
+     .advice = "Set it if aqrun is installed elsewhere there.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, remote_aqrun)},
 };
 

@@ -228,7 +228,7 @@ static void link_cut(struct aqi_link *link)
         link_doom(link, AQ_OK, "%s", why); /* it only probed us, or found a better path */
     else if (link->state == LINK_CLOSING && !link->last_came)
         link_doom(link, AQ_EPEER,
-                  "the other side closed the connection before it had received everything");
+                  "the other side closed the connection before it had received all data");
     else
         link_doom(link, AQ_EPEER, "%s", why);
 }
@@ -239,9 +239,10 @@ static void link_broke(struct aqi_link *link, int error)
     bool reset = error == ECONNRESET || error == EPIPE;
     /* EPIPE: it had closed the connection before. */
     aq_status status = error == EPIPE ? AQ_EPEER : AQ_ESYS;
-    const char *why = reset ? "the connection was reset: the process there has ended or received "
-                              "nothing from us for too long, or a firewall cut the connection"
-                            : strerror(error);
+    const char *why = reset
+                          ? "the connection was reset: the process there has ended or has received "
+                            "nothing from this host for too long, or a firewall cut the connection"
+                          : strerror(error);
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut(&link->seal) : why);
     else if (link->stranger && reset)
@@ -523,7 +524,7 @@ static void link_end(struct aqi_link *link)
     struct aqi_links *links = link->links;
     char *text;
     if (link->why == NULL || asprintf(&text, "%s: %s", link->name, link->why) < 0) text = NULL;
-    const char *why = text != NULL ? text : "no memory to say why a link has ended";
+    const char *why = text != NULL ? text : "no memory to report why a link has ended";
     link_list_remove(link->stranger ? &links->strangers : &links->all, link);
     links->doomed--;
     links->strangers_doomed -= link->stranger;

@@ -175,8 +175,8 @@ static void link_call_doom(struct aqi_link *link)
     if (call->who.to != AQI_SEAL_ANY_HOST)
         snprintf(link->name, sizeof(link->name), "host %u", call->who.to);
     else
-        snprintf(link->name, sizeof(link->name), "the host that is called");
-    link_doom(link, status, "not reached at %s", text);
+        snprintf(link->name, sizeof(link->name), "the called host");
+    link_doom(link, status, "cannot be reached at %s", text);
 }
 
 /* Time is up: fail all addresses that have not failed yet. */
@@ -185,14 +185,14 @@ static void link_call_expire(struct aqi_link *link, uint64_t now)
     struct link_call *call = link->call;
     char why[LINK_CALL_WHY];
     snprintf(why, sizeof(why),
-             "no answer in %.1f s: the host is down, or a firewall drops packets to it "
+             "no answer within %.1f s: the host is down, or a firewall drops packets to it "
              "(AQ_CONTROL_PORTS sets the ports to allow)",
              (double)(now - call->began_ns) / 1e9);
     for (unsigned i = 0; i < call->count; i++) {
         struct link_try *try = &call->tries[i];
         if (try->state == TRY_PROVES)
             link_call_fail(try, AQ_ETIMEOUT,
-                           "it answers, but did not prove in time that it belongs to this job");
+                           "it answered, but did not prove in time that it belongs to this job");
         else if (try->pause_ns != 0)
             try->state = TRY_FAILED; /* `why` has its last error */
         else if (try->state != TRY_FAILED)
@@ -244,7 +244,7 @@ uint64_t link_call_tick(struct aqi_link *link, uint64_t now)
     if (try != NULL && now < try->due_ns) return aqi_min(try->due_ns, link->deadline_ns);
     if (try != NULL)
         link_call_refused(link, AQ_ETIMEOUT, false,
-                          "it answers, but did not prove in time that it belongs to this job");
+                          "it answered, but did not prove in time that it belongs to this job");
     else
         link_call_advance(link, now);
     return link->deadline_ns;
@@ -287,15 +287,15 @@ aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
     union aqi_sockaddr at[AQI_LINK_CANDIDATES];
     unsigned count = link_call_read(addresses, at);
     if (count == 0)
-        return aqi_fail(
-            AQ_EINVAL, "job",
-            "\"%s\" is not a list of addresses of a host, such as \"10.0.0.7:4000,[fd00::7]:4000\"",
-            addresses);
+        return aqi_fail(AQ_EINVAL, "job",
+                        "\"%s\" is not a list of addresses of a host: give a list such as "
+                        "\"10.0.0.7:4000,[fd00::7]:4000\"",
+                        addresses);
     struct link_call *call = calloc(1, sizeof(*call) + count * sizeof(call->tries[0]));
     struct aqi_link *link = call != NULL ? link_new(links, LINK_CALLING) : NULL;
     if (link == NULL) {
         free(call);
-        return aqi_fail(AQ_ENOMEM, "job", "no memory to call a host");
+        return aqi_fail(AQ_ENOMEM, "job", "no memory to connect to a host");
     }
     call->who = *who;
     call->count = count;

@@ -185,7 +185,7 @@ static void test_reasons(void **state)
         call(1, 30 * SECONDS);
         wait_for_end();
         assert_int_equal(hosts[1].status, rows[i].status);
-        snprintf(why, sizeof(why), "host 0: not reached at 127.0.0.1:1: %s", rows[i].why);
+        snprintf(why, sizeof(why), "host 0: cannot be reached at 127.0.0.1:1: %s", rows[i].why);
         assert_string_equal(hosts[1].why, why);
     }
 }
@@ -253,7 +253,7 @@ static void test_which_status(void **state)
 static void test_as_many_as_are_tried(void **state)
 {
     (void)state;
-    char list[PLANS * 16 + 16] = "", why[PLANS * 64] = "host 0: not reached at ";
+    char list[PLANS * 16 + 16] = "", why[PLANS * 64] = "host 0: cannot be reached at ";
     for (unsigned i = 1; i <= PLANS; i++) {
         plan(i, FAILS, EIO);
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "127.0.0.1:%u,", i);
@@ -437,10 +437,10 @@ static void test_expiry(void **state)
     wait_for_end();
     assert_int_equal(hosts[1].status, AQ_EPEER);
     static const char *const parts[] = {
-        "host 0: not reached at 127.0.0.1:1: no route: the host is down",
+        "host 0: cannot be reached at 127.0.0.1:1: no route: the host is down",
         "; 127.0.0.1:2: it closed the connection without an answer",
-        "; 127.0.0.1:3: it answers, but did not prove in time",
-        "; 127.0.0.1:4: no answer in 4.",
+        "; 127.0.0.1:3: it answered, but did not prove in time",
+        "; 127.0.0.1:4: no answer within 4.",
     };
     const char *at = hosts[1].why;
     for (unsigned i = 0; i < AQI_COUNT_OF(parts); i++) {
@@ -470,8 +470,8 @@ static void test_proof_expires(void **state)
     (void)link_call_tick(link, next);
     wait_for_end();
     assert_int_equal(hosts[1].status, AQ_ETIMEOUT);
-    assert_non_null(strstr(hosts[1].why, "127.0.0.1:1: it answers, but did not prove in time"));
-    assert_non_null(strstr(hosts[1].why, "127.0.0.1:2: no answer in 30."));
+    assert_non_null(strstr(hosts[1].why, "127.0.0.1:1: it answered, but did not prove in time"));
+    assert_non_null(strstr(hosts[1].why, "127.0.0.1:2: no answer within 30."));
 }
 
 #define CALL_TEST(test) cmocka_unit_test_setup_teardown(test, call_setup, call_teardown)

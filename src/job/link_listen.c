@@ -17,7 +17,7 @@
 #define LINK_LISTEN_PAUSE_NS 100000000u  /* if descriptors have run out */
 #define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
 #define LINK_LISTEN_SHORT                                                                          \
-    "connections of other hosts must wait: no file descriptor or memory available"
+    "connections from other hosts must wait: no file descriptor or memory is available"
 
 static void link_listen_speak(struct aqi_links *links, const char *why)
 {
@@ -49,7 +49,7 @@ static void link_listen_take(struct aqi_links *links, int fd, const union aqi_so
 {
     const struct aqi_seal_call own = {.from = AQI_SEAL_ANY_HOST, .to = links->config.host};
     if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
-        link_listen_drop_oldest(links, "too many connections that have not proved that they belong "
+        link_listen_drop_oldest(links, "too many connections have not proved yet that they belong "
                                        "to this job: closing the oldest");
     struct aqi_link *link = link_new(links, LINK_STRANGER);
     if (link == NULL) {
@@ -65,8 +65,9 @@ static void link_listen_take(struct aqi_links *links, int fd, const union aqi_so
 /* Until descriptors are closed, accepting would only fail repeatedly. */
 static void link_listen_pause(struct aqi_links *links)
 {
-    link_listen_drop_oldest(links, "no file descriptor or memory available: closing the oldest "
-                                   "connection that has not proved that it belongs to this job");
+    link_listen_drop_oldest(links,
+                            "no file descriptor or memory is available: closing the oldest "
+                            "connection that has not proved yet that it belongs to this job");
     aqi_source_watch(&links->listener, 0);
     links->listen_ns = aqi_now_ns() + LINK_LISTEN_PAUSE_NS;
     link_due(links, links->listen_ns);
@@ -156,8 +157,8 @@ aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t 
         error = link_listen_on(links, i, &fd);
     if (error == EADDRINUSE)
         return aqi_fail(AQ_ELIMIT, "job",
-                        "all ports of AQ_CONTROL_PORTS=%s are in use on this host: widen the "
-                        "range, each job needs one port",
+                        "all ports of AQ_CONTROL_PORTS=%s are in use on this host: widen the range "
+                        "(each job needs one port)",
                         ports);
     if (error == 0 && getsockname(fd, &bound.any, &len) != 0) error = errno;
     if (error != 0) {
@@ -210,7 +211,7 @@ aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
     struct ifaddrs *all = NULL;
     bool any = false;
     if (links->port == 0)
-        return aqi_fail(AQ_ESTATE, "job", "aqi_links_offer before aqi_links_listen");
+        return aqi_fail(AQ_ESTATE, "job", "aqi_links_offer was called before aqi_links_listen");
     if (getifaddrs(&all) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot list the addresses of this host");
     text[0] = '\0';
@@ -220,6 +221,6 @@ aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
     if (!any)
         return aqi_fail(
             AQ_ENOTSUP, "job",
-            "no interface of this host is up and has an address: other hosts cannot reach it");
+            "no interface of this host is up and has an address, so other hosts cannot reach it");
     return AQ_OK;
 }

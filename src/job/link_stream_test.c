@@ -296,7 +296,7 @@ static void test_half_closed(void **state)
 {
     (void)state;
     static const char *const why[] = {"the connection was closed: the process there has ended",
-                                      "before it had received everything"};
+                                      "before it had received all data"};
     for (unsigned closing = 0; closing < 2; closing++) {
         connect_idle(80 * SECONDS, 80 * SECONDS, 0);
         if (closing) aqi_link_close(hosts[1].link, 0);

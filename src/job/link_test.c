@@ -288,7 +288,7 @@ static void fill_queue(int listener, uint16_t port, int *fds, unsigned count)
 static double time_waited(const char *why, uint16_t port)
 {
     char part[64];
-    snprintf(part, sizeof(part), "not reached at 127.0.0.1:%u: no answer in ", port);
+    snprintf(part, sizeof(part), "cannot be reached at 127.0.0.1:%u: no answer within ", port);
     const char *at = strstr(why, part);
     assert_non_null(at);
     return strtod(at + strlen(part), NULL);
@@ -311,7 +311,7 @@ static void test_unreachable(void **state)
     UNTIL(hosts[1].ended == 1);
     assert_true(aqi_now_ns() - began >= 600 * MS);
     assert_int_equal(hosts[1].status, AQ_ETIMEOUT);
-    assert_non_null(strstr(hosts[1].why, "host 0: not reached at "));
+    assert_non_null(strstr(hosts[1].why, "host 0: cannot be reached at "));
     assert_true(time_waited(hosts[1].why, silent) > 0.59);
     assert_non_null(strstr(hosts[1].why, "AQ_CONTROL_PORTS"));
     snprintf(part, sizeof(part), "; 127.0.0.1:%u: refused", closed);

@@ -89,7 +89,8 @@ static aq_status managed_listen(const struct managed_card *card, int *listener)
     }
     int err = errno;
     if (fd >= 0) close(fd);
-    return aqi_fail_errno(AQ_ESYS, err, "job", "a Unix socket for the processes of this host");
+    return aqi_fail_errno(AQ_ESYS, err, "job",
+                          "cannot create a Unix socket for the processes of this host");
 }
 
 /* The child that becomes the agent is forked once more, so that the program has no unknown
@@ -99,7 +100,7 @@ static aq_status managed_fork(struct managed_plan *plan, int other_end)
     pid_t pid = fork();
     if (pid < 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job",
-                              "fork of this host's agent (ulimit -u, pids.max of the cgroup)");
+                              "cannot fork this host's agent (ulimit -u, pids.max of the cgroup)");
     if (pid == 0) {
         if (fork() != 0) _exit(0);
         close(other_end);
@@ -122,7 +123,8 @@ static aq_status managed_start_agent(struct aqi_managed *managed)
     if (status != AQ_OK) return status;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
         close(plan.listener);
-        return aqi_fail_errno(AQ_ESYS, errno, "job", "a socket pair to this host's agent");
+        return aqi_fail_errno(AQ_ESYS, errno, "job",
+                              "cannot create a socket pair to this host's agent");
     }
     plan.feed = ends[1];
     status = managed_fork(&plan, ends[0]);
@@ -189,7 +191,7 @@ static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, co
     snprintf(them, sizeof(them), "rank %u", rank);
     aqi_wire_differs(why, sizeof(why), AQI_WIRE_AGENTS, them, version, "this process");
     if (version != aqi_wire_version(AQI_WIRE_AGENTS)) return aqi_fail(AQ_EPROTO, "job", "%s", why);
-    return aqi_fail(AQ_EPROTO, "job", "%s has put %zu bytes as %s instead of %zu", them, len, key,
+    return aqi_fail(AQ_EPROTO, "job", "%s passed %zu bytes as %s instead of %zu", them, len, key,
                     want);
 }
 
@@ -257,13 +259,14 @@ static aq_status managed_call_agent(const struct aqi_managed *managed, int *out)
     struct ucred who;
     socklen_t len = managed_address(&managed->card, &address), who_len = sizeof(who);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "job", "a socket to this host's agent");
+    if (fd < 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot create a socket to this host's agent");
     if (connect(fd, (struct sockaddr *)(void *)&address, len) != 0) {
         int err = errno;
         close(fd);
         return aqi_fail_errno(AQ_EPEER, err, "job",
-                              "cannot reach this host's agent: processes that the manager "
-                              "considers to be on one host must share a network namespace");
+                              "cannot reach this host's agent: processes that the manager places "
+                              "on one host must share a network namespace");
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) != 0 || who.uid != geteuid()) {
         close(fd);
@@ -309,7 +312,7 @@ static void *managed_watch(void *arg)
     if (states[1].revents != 0) return NULL;
     /* A program that polls ends by itself, in a more orderly way. */
     if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
-    aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, and with it this process");
+    aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, so this process ends");
     _exit(AQI_EXIT_FAILED);
 }
 
@@ -317,12 +320,13 @@ static aq_status managed_start_watch(struct aqi_managed *managed, int control)
 {
     managed->control = control;
     managed->stop = aqi_kick_new();
-    if (managed->stop < 0) return aqi_fail_no_fd(errno, "job", "watching the agent of this host");
+    if (managed->stop < 0)
+        return aqi_fail_no_fd(errno, "job", "cannot watch the agent of this host");
     int err = aqi_thread_start(&managed->watch, managed_watch, managed);
     managed->watched = err == 0;
-    return err == 0
-               ? AQ_OK
-               : aqi_fail_errno(AQ_ESYS, err, "job", "a thread to watch the agent of this host");
+    return err == 0 ? AQ_OK
+                    : aqi_fail_errno(AQ_ESYS, err, "job",
+                                     "cannot start a thread that watches the agent of this host");
 }
 
 static void managed_end_watch(struct aqi_managed *managed)

@@ -174,8 +174,8 @@ static aq_status seal_check_head(struct aqi_seal *seal)
         seal_say(seal, &head, sizeof(head));
     }
     return seal_fail(seal, AQ_EPROTO,
-                     "it uses version %u of the protocol of links, this host version %u: install "
-                     "the same Aqueduct on all hosts",
+                     "it uses version %u of the protocol of links, but this host uses version %u: "
+                     "install the same version of Aqueduct on all hosts",
                      version, aqi_wire_version(AQI_WIRE_LINK));
 }
 
@@ -311,7 +311,7 @@ static aq_status seal_take_frame(struct aqi_seal *seal, const uint8_t **at, size
     if (len > AQI_SEAL_FRAME_MAX || seal->held[3] == AQI_SEAL_READY)
         return seal_fail(
             seal, AQ_EPROTO,
-            "data was modified in transit: it announces a frame of kind %u with %zu bytes",
+            "data was modified in transit: a frame of kind %u with %zu bytes was announced",
             seal->held[3], len);
     const uint8_t *bytes = *at;
     size_t n = aqi_min(whole - seal->frame_got, *left);
@@ -366,8 +366,8 @@ const char *aqi_seal_cut(const struct aqi_seal *seal)
                             "job: it may belong to another one, or be too busy",
         [AQI_SEAL_LISTENS] =
             "it closed the connection before it proved that it belongs to this job",
-        [AQI_SEAL_OPEN] = "the connection was closed: the process there has ended, or something in "
-                          "between closed it",
+        [AQI_SEAL_OPEN] = "the connection was closed: the process there has ended, or something on "
+                          "the path closed it",
     };
     return seal->state == AQI_SEAL_FAILED ? seal->why : texts[seal->state];
 }

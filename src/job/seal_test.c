@@ -459,7 +459,7 @@ static void test_wrong_version(void **state)
     pair.said[0][6] = 2;
     assert_int_equal(tell(&pair.end[CALLER], pair.said[0], CHALLENGE_LEN), AQ_EPROTO);
     assert_non_null(strstr(pair.end[CALLER].why, "uses version 2"));
-    assert_non_null(strstr(pair.end[CALLER].why, "this host version 1"));
+    assert_non_null(strstr(pair.end[CALLER].why, "this host uses version 1"));
     /* It sends its version, and nothing that the other could use. */
     assert_int_equal(hear(&pair.end[CALLER], said), 8);
     assert_memory_equal(said, "aqlink\1\0", 8);

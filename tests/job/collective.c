@@ -87,8 +87,8 @@ static void test_a_rank_that_leaves(void **state)
                 orders[i][1], "wait");
         expect_code(&run, 3);
         expect_text(&run, OUT,
-                    "gather: AQ_EMISMATCH: the ranks disagree: rank 1 calls aq_finalize");
-        expect_text(&run, OUT, "came to aq_init");
+                    "gather: AQ_EMISMATCH: the ranks disagree: rank 1 called aq_finalize");
+        expect_text(&run, OUT, "reached aq_init");
         run_free(&run);
     }
 }

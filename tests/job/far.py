@@ -397,8 +397,8 @@ class Ends:
                     def act(job, agents, _, which=which):
                         job.kill(agents[sorted(agents)[which]])
                     said = self.stays("-v", fanout=fanout, act=act)
-                    self.assertRegex(said, "is lost with its host")
-                    # This is not reported as a user's signal, not even by hosts below.
+                    self.assertRegex(said, "was lost with its host")
+                    # The user did not request it, and hosts below do not report it.
                     self.assertNotIn("got signal", said)
 
     def test_killed_root(self):

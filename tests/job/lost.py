@@ -100,7 +100,7 @@ class WideLost(far.Bridged):
                     line == remote for pid in above for _, remote in self.lines_of(pid))))
                 self.assertIsNone(job.run.poll(), job.said(1))
                 self.assertEqual(sorted(job.mine()[2]), sorted(everything), job.said(1))
-                self.assertNotIn("is lost with its host", job.said(1))
+                self.assertNotIn("was lost with its host", job.said(1))
                 job.kill(job.run.pid, number=signal.SIGTERM)
                 self.assertEqual(job.wait(), 143, job.said(1))
                 self.assertNotRegex(job.said(1).rpartition(says)[2], "to reconnect|is lost with")

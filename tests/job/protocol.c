@@ -28,7 +28,7 @@ static void test_another_version(void **state)
     expect_code(&run, 0);
     expect_count(&run, OUT,
                  "answer 3: AQ_EPROTO: this program's library uses version 99 of the control "
-                 "protocol, this aqrun version ",
+                 "protocol, but this aqrun uses version ",
                  2);
     run_free(&run);
 }
@@ -55,7 +55,7 @@ static void test_another_user(void **state)
         skip(); /* the folder may be inaccessible to other users */
     expect_code(&run, 3);
     expect_text(&run, OUT, "open: AQ_EACCESS: rank ");
-    expect_text(&run, OUT, "belongs to user 65534, but the job to user 0");
+    expect_text(&run, OUT, "belongs to user 65534, but the job belongs to user 0");
     run_free(&run);
 }
 

@@ -291,7 +291,7 @@ static void test_a_rank_that_does_not_come(void **state)
     for (unsigned ms = 300;; ms *= 4) {
         snprintf(limit, sizeof(limit), "AQ_START_TIMEOUT=%ums", ms);
         snprintf(text, sizeof(text),
-                 "barrier: AQ_ETIMEOUT: rank 1 did not come to aq_init within %.3g s", ms / 1e3);
+                 "barrier: AQ_ETIMEOUT: rank 1 did not reach aq_init within %.3g s", ms / 1e3);
         job_run(&run, "-n", "3", "-E", limit, JOB_CLIENT, "pause@1", "open", "barrier");
         if (count_text(&run, OUT, text) != 0 || ms > 10000) break;
         run_free(&run);
@@ -333,7 +333,7 @@ static void test_programs_that_ranks_start(void **state)
     job_run(&run, "-n", "2", "sh", "-c", "\"$0\" open barrier finalize; \"$0\" open", JOB_CLIENT);
     expect_code(&run, 3);
     expect_text(&run, OUT, "open: AQ_ESTATE: rank ");
-    expect_text(&run, OUT, "only one program can use a place");
+    expect_text(&run, OUT, "A place can be used only once, by one program");
     run_free(&run);
 }
 

@@ -359,9 +359,9 @@ class Control(Case):
         self.assertIn("the end of what ranks have printed may be missing", said)
 
     def test_control_is_blocked(self):
-        """A firewall passes the remote shell, but not the connections to aqrun."""
-        faults = {"drop": "no answer in 6.0 s: the host is down, or a firewall drops packets to it "
-                          r"\(AQ_CONTROL_PORTS sets the ports to allow\)",
+        """A firewall passes the remote shell, and not the connections to aqrun."""
+        faults = {"drop": "no answer within 6.0 s: the host is down, or a firewall drops packets "
+                          r"to it \(AQ_CONTROL_PORTS sets the ports to allow\)",
                   "reject with tcp reset": "refused: .*, or a firewall rejects it",
                   "reject with icmpx admin-prohibited": "no route: .*, or a firewall rejects it"}
         for action, why in faults.items():
@@ -374,7 +374,7 @@ class Control(Case):
                 self.assertLess(time.monotonic() - began, 8 + PATIENCE / 4)
                 said = self.expect(result, 1).stderr
                 self.assertRegex(said, r"aqrun: host 10\.9\.0\.2: .* cannot connect to aqrun, and "
-                                 rf"ends .*: not reached at 10\.9\.0\.1:\d+: {why}")
+                                 rf"ends .*: cannot be reached at 10\.9\.0\.1:\d+: {why}")
 
     def test_interface_that_comes(self):
         """A job that starts while a host's network comes up waits for it: only loopback is up

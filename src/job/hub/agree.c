@@ -170,7 +170,8 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
     struct hub_agreement *found = agree_find(hub->root->agreements, note->name);
     if (found == NULL) found = agree_begin_all(hub, note);
     if (memcmp(found->members, note->data, bytes) != 0) {
-        aqi_hub_say(hub, "agent %u requests an agreement with other members than the others",
+        aqi_hub_say(hub,
+                    "agent %u requested an agreement among other members than the other agents",
                     agent);
         return;
     }

@@ -182,8 +182,8 @@ static void collective_mismatch(struct aqi_hub *hub, uint32_t rank, const struct
     collective_describe(note->call, note->bytes, parts->name, parts->name_len, other,
                         sizeof(other));
     collective_fail(hub, AQ_EMISMATCH,
-                    "the ranks disagree in %s: rank %u is in %s, rank %u in %s (exchange %u); do "
-                    "all ranks run the same program with the same settings?",
+                    "the ranks disagree in %s: rank %u is in %s, but rank %u is in %s (exchange "
+                    "%u); do all ranks run the same program with the same settings?",
                     collective_caller(hub), by, first, rank, other, call->seq);
 }
 
@@ -221,18 +221,18 @@ static bool collective_cannot_come(struct aqi_hub *hub, uint32_t i, const char *
     char name[AQI_RANK_NAME_BYTES];
     if (rank->whole) return false;
     if (rank->state == AQI_RANK_LOST)
-        collective_fail(hub, AQ_EPEER, "%s, while %s came to %s", rank->fate, waiting,
+        collective_fail(hub, AQ_EPEER, "%s, while %s reached %s", rank->fate, waiting,
                         collective_caller(hub));
     else if (rank->state == AQI_RANK_LEFT)
-        collective_fail(hub, AQ_EPEER, "rank %u has left the job, while %s came to %s", i, waiting,
+        collective_fail(hub, AQ_EPEER, "rank %u has left the job, while %s reached %s", i, waiting,
                         collective_caller(hub));
     else if (rank->leaving)
         collective_fail(hub, AQ_EMISMATCH,
-                        "the ranks disagree: rank %u calls aq_finalize, while %s came to %s", i,
+                        "the ranks disagree: rank %u called aq_finalize, while %s reached %s", i,
                         waiting, collective_caller(hub));
     else if (rank->state == AQI_RANK_STARTED && !rank->running)
         end_job(hub, AQI_EXIT_FAILED, i,
-                "%s exited with code 0 without calling aq_init, while %s came there",
+                "%s exited with code 0 without calling aq_init, while %s reached it",
                 aqi_hub_name(hub, i, name), waiting);
     else
         return false;
@@ -260,7 +260,7 @@ static void collective_time_out(struct aqi_hub *hub)
             snprintf(hint, sizeof(hint),
                      "; %s has not called aq_init: does it use Aqueduct, or is it stuck?",
                      aqi_hub_name(hub, i, name));
-    collective_fail(hub, AQ_ETIMEOUT, "%s did not come to %s within %.3g s (AQ_START_TIMEOUT)%s",
+    collective_fail(hub, AQ_ETIMEOUT, "%s did not reach %s within %.3g s (AQ_START_TIMEOUT)%s",
                     missing, collective_caller(hub), (double)hub->params.start_timeout_ns / 1e9,
                     hint);
 }

@@ -213,7 +213,8 @@ void aqi_hub_tell_lost(struct aqi_hub *hub)
             aqi_hub_say(hub, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
             listed++;
         }
-    if (listed < hub->root->lost) aqi_hub_say(hub, "and without %u more", hub->root->lost - listed);
+    if (listed < hub->root->lost)
+        aqi_hub_say(hub, "it also ended without %u more", hub->root->lost - listed);
 }
 
 /* --- the end of all ------------------------------------------------------------------------- */
@@ -322,7 +323,7 @@ static uint64_t end_tick_ending(struct aqi_hub *hub)
     if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
         if (hub->root->agents[i].here && !hub->root->agents[i].closed)
-            aqi_hub_say(hub, "host %s does not report that its ranks have ended; leaving it behind",
+            aqi_hub_say(hub, "host %s did not report that its ranks have ended: leaving it behind",
                         hub_host(hub, i));
     end->abandoned = true;
     return UINT64_MAX;

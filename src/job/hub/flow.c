@@ -613,7 +613,7 @@ static uint64_t flow_tick_alone(struct aqi_hub *hub)
         if (flow->again_ns != 0 && hub->now >= flow->again_ns) flow_call(hub, flow->lost);
         return flow->again_ns != 0 ? aqi_min(flow->again_ns, limit) : limit;
     }
-    snprintf(why, sizeof(why), "there was none for %.3g s%s%s", (double)wait / 1e9,
+    snprintf(why, sizeof(why), "no connection for %.3g s%s%s", (double)wait / 1e9,
              flow->why[0] != '\0' ? ": " : "", flow->why);
     flow_lost_way(hub, why);
     return UINT64_MAX;

@@ -81,8 +81,8 @@ aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONT
     const struct hub_local *local = hub_local(hub, rank);
     if (local->state != AQI_RANK_STARTED) {
         snprintf(why, AQI_CONTROL_TEXT,
-                 "rank %u's place in the job is taken: process %d joined there and %s; only one "
-                 "program can use a place, and only once: start the second one with a separate %s",
+                 "rank %u's place in the job is taken: process %d joined there and %s. A place can "
+                 "be used only once, by one program: start the second program with a separate %s",
                  rank, local->joined_pid,
                  local->state == AQI_RANK_LEFT ? "has left again" : "has not left",
                  hub->params.launcher);

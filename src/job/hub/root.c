@@ -125,7 +125,7 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
         const struct hub_rank *rank = &root->ranks[i];
         bool ended = !rank->running && rank->state != AQI_RANK_WAITING;
         if (hub_agent_of(hub, i) != lost || ended) continue;
-        snprintf(text, sizeof(text), "rank %u is lost with its host %.60s: %.300s", i,
+        snprintf(text, sizeof(text), "rank %u was lost with its host %.60s: %.300s", i,
                  hub_host(hub, lost), why);
         end_died(hub, i, AQI_EXIT_FAILED, text);
     }

@@ -29,14 +29,14 @@ static const struct {
     const char *size, *rank, *manager, *advice;
 } choose_marks[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun",
-     "PMIX_NAMESPACE is not set, so its PMIx cannot be reached: use Open MPI 4 or later, and do "
-     "not clear the program's environment"},
+     "PMIX_NAMESPACE is not set, so its PMIx server cannot be reached: use Open MPI 4 or later, "
+     "and do not clear the program's environment"},
     {"PMI_SIZE", "PMI_RANK", "a PMI manager",
-     "PMI_FD is not set, so it cannot be reached: do not clear the program's environment"},
+     "PMI_FD is not set, so the manager cannot be reached: do not clear the program's environment"},
     {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run",
      "it offers neither PMI nor PMIx: omit -o pmi=off"},
     {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "jsrun",
-     "PMIX_NAMESPACE is not set, so its PMIx cannot be reached: do not clear the program's "
+     "PMIX_NAMESPACE is not set, so its PMIx server cannot be reached: do not clear the program's "
      "environment"},
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun",
      "it offers neither PMI-2 nor PMIx: add --mpi=pmi2 or --mpi=pmix (srun --mpi=list shows what "
@@ -51,8 +51,8 @@ bool aqi_manager_mistake(char *text, size_t room)
             !manager_environment(choose_marks[i].rank, UINT32_MAX, &rank) || size < 2)
             continue;
         snprintf(text, room,
-                 "%s started this process as number %u of %u (%s), but each of them would run "
-                 "alone: %s. To run each alone on purpose, set AQ_BOOT=single",
+                 "%s started this process as number %u of %u (%s), but each of these processes "
+                 "would run alone: %s. To run each of them alone on purpose, set AQ_BOOT=single",
                  choose_marks[i].manager, rank, size, choose_marks[i].size, choose_marks[i].advice);
         return true;
     }

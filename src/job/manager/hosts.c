@@ -146,8 +146,8 @@ static aq_status hosts_ask(struct aqi_manager *manager, uint64_t *node_of)
         status = manager->kind->get(manager, rank, key, &node_of[rank], sizeof(*node_of), &len);
         if (status == AQ_OK && len != sizeof(*node_of))
             status = aqi_fail(AQ_EPROTO, "job",
-                              "rank %u gave %s a host name of %zu bytes instead of %zu: all ranks "
-                              "must have the same version of the library",
+                              "rank %u passed to %s a host name of %zu bytes instead of %zu: all "
+                              "ranks must have the same version of the library",
                               rank, manager->kind->name, len, sizeof(*node_of));
     }
     return status;
@@ -171,7 +171,8 @@ aq_status manager_check_ranks(const struct aqi_manager *manager)
 {
     const struct aqi_manager_info *info = &manager->info;
     if (info->size != 0 && info->size <= AQI_MAX_RANKS && info->rank < info->size) return AQ_OK;
-    return aqi_fail(AQ_EPROTO, "job",
-                    "%s says that this is rank %u of %u: at most %u are possible, numbered from 0",
-                    manager->kind->name, info->rank, info->size, AQI_MAX_RANKS);
+    return aqi_fail(
+        AQ_EPROTO, "job",
+        "%s reports that this is rank %u of %u: there can be at most %u, numbered from 0",
+        manager->kind->name, info->rank, info->size, AQI_MAX_RANKS);
 }

@@ -88,7 +88,7 @@ static aq_status pmi_put_text(struct aqi_manager *manager, const char *key, cons
     if (status == AQ_OK && pmi_refused(&fields)) {
         const char *why = manager_field(&fields, "msg");
         status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
-                          why == NULL ? "it gives no reason" : why);
+                          why == NULL ? "it gave no reason" : why);
     }
     return status;
 }
@@ -183,7 +183,8 @@ static aq_status pmi_introduce(struct pmi_manager *pmi)
     }
     if (status == AQ_OK && !(size && rank))
         status =
-            aqi_fail(AQ_EPROTO, "job", "the manager at PMI_PORT does not report rank and size");
+            aqi_fail(AQ_EPROTO, "job",
+                     "the manager at PMI_PORT does not report the rank and the size of the job");
     return status;
 }
 
@@ -232,7 +233,8 @@ static aq_status pmi_learn(struct pmi_manager *pmi)
     if (status != AQ_OK) return status;
     const char *space = manager_field(&fields, "kvsname");
     if (space == NULL || !manager_is_word(space) || strlen(space) >= sizeof(pmi->space))
-        return aqi_fail(AQ_EPROTO, "job", "the manager does not name a key-value space");
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager does not report the name of its key-value space");
     strcpy(pmi->space, space);
     strcpy(pmi->manager.info.job, space);
     size_t around = sizeof("cmd=put kvsname= key= value=\n") + strlen(space) + MANAGER_WIRE_KEY;

@@ -90,7 +90,7 @@ static aq_status pmi2_put_text(struct aqi_manager *manager, const char *key, con
     if (status == AQ_OK && pmi2_refused(&fields)) {
         const char *why = manager_field(&fields, "errmsg");
         status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
-                          why == NULL ? "it gives no reason" : why);
+                          why == NULL ? "it gave no reason" : why);
     }
     return status;
 }
@@ -224,7 +224,8 @@ static aq_status pmi2_introduce(struct pmi2_manager *pmi2)
         !manager_field_number(&fields, "pmi-version", 99, &major) ||
         !manager_field_number(&fields, "pmi-subversion", 99, &minor))
         return aqi_fail(AQ_EPROTO, "job",
-                        "the manager does not report rank and size in PMI-2's fullinit-response");
+                        "the manager does not report the rank and the size of the job in PMI-2's "
+                        "fullinit-response");
     snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
     return AQ_OK;
 }

@@ -176,7 +176,8 @@ static const struct bad {
     {&aqi_manager_pmi, HI HI, false, AQ_EPROTO, "'response_to_init' instead of 'maxes' (PMI-1)"},
     {&aqi_manager_pmi, HI "cmd=maxes keylen_max=16 vallen_max=1024\n", false, AQ_EPROTO, "short"},
     {&aqi_manager_pmi, HI "cmd=maxes keylen_max=64 vallen_max=-1\n", false, AQ_EPROTO, "short"},
-    {&aqi_manager_pmi, HI MAXES "cmd=my_kvsname kvsname=\n", false, AQ_EPROTO, "does not name"},
+    {&aqi_manager_pmi, HI MAXES "cmd=my_kvsname kvsname=\n", false, AQ_EPROTO,
+     "does not report the name"},
     {&aqi_manager_pmi, HI MAXES NAME NONE "cmd=put_result rc=-1 msg=full\n", false, AQ_EREFUSED,
      "aq.aq-host.1.0: full"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT, false, AQ_ETIMEOUT, "all 2 ranks"},
@@ -193,7 +194,8 @@ static const struct bad {
     {&aqi_manager_pmi2, HI2 "999999cmd", false, AQ_EPROTO, "a malformed PMI-2 message"},
     {&aqi_manager_pmi2, HI2 "    20cmd=full", false, AQ_ETIMEOUT, "fullinit-response"},
     {&aqi_manager_pmi2, HI2 "    22cmd=job-getid-response", false, AQ_EPROTO, "fullinit-response"},
-    {&aqi_manager_pmi2, HI2 "    27cmd=fullinit-response;rc=0;", false, AQ_EPROTO, "rank and size"},
+    {&aqi_manager_pmi2, HI2 "    27cmd=fullinit-response;rc=0;", false, AQ_EPROTO,
+     "the rank and the size"},
     {&aqi_manager_pmi2,
      HI2 "    74cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=2;size=2;aa", false,
      AQ_EPROTO, "rank 2 of 2"},
@@ -225,7 +227,7 @@ static void a_flood(void **state)
     prepare("");
     say(flood, sizeof(flood));
     assert_int_equal(aqi_manager_open(&aqi_manager_pmi, &manager), AQ_EPROTO);
-    assert_non_null(strstr(aq_error_message(), "without an end"));
+    assert_non_null(strstr(aq_error_message(), "without the end of a message"));
     expect_said(NULL);
 }
 

@@ -82,8 +82,8 @@ static aq_status pmix_load(void)
 static aq_status pmix_failed(int error, const char *doing)
 {
     return aqi_fail(AQ_EPEER, "job",
-                    "%s: libpmix returned %s (%d); the manager is gone, or of a version that "
-                    "libpmix does not support",
+                    "%s: libpmix returned %s (%d); the manager is gone, or libpmix does not "
+                    "support its version",
                     doing, pmix_calls.error(error), error);
 }
 
@@ -193,7 +193,7 @@ static aq_status pmix_meet(struct aqi_manager *manager, bool collect)
     pmix->broken = !done;
     if (!done) return manager_fence_late(manager);
     if (error == PMIX_ABI_STATUS_TIMEOUT) return manager_fence_late(manager);
-    return error == PMIX_ABI_STATUS_OK ? AQ_OK : pmix_failed(error, "exchange with all ranks");
+    return error == PMIX_ABI_STATUS_OK ? AQ_OK : pmix_failed(error, "exchange among all ranks");
 }
 
 static aq_status pmix_fence(struct aqi_manager *manager)
@@ -237,8 +237,8 @@ static aq_status pmix_take(const struct pmix_wait *wait, uint32_t rank, const ch
     if (wait->error == PMIX_ABI_STATUS_NOT_FOUND) return manager_no_value(rank, key);
     if (wait->error != PMIX_ABI_STATUS_OK) return pmix_failed(wait->error, "PMIx_Get");
     if (wait->len > AQI_MANAGER_VALUE)
-        return aqi_fail(AQ_EPROTO, "job", "the value of rank %u for '%s' is not from this library",
-                        rank, key);
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the value of rank %u for '%s' was not set by this library", rank, key);
     if (wait->len > room) return manager_long_value(rank, key, wait->len, room);
     memcpy(value, wait->value, wait->len);
     *len = wait->len;
@@ -357,9 +357,8 @@ static aq_status pmix_join(struct pmix_manager *pmix)
     /* Without a server, the library creates a job of one. */
     if (job == NULL || strcmp(job, info->job) != 0)
         return aqi_fail(AQ_EPEER, "job",
-                        "the manager of PMIX_NAMESPACE=%.100s is gone, or this process was not "
-                        "started by it but by one of its processes: set AQ_BOOT=single to run it "
-                        "alone",
+                        "the manager of PMIX_NAMESPACE=%.100s is gone, or it did not start this "
+                        "process, but one of its processes did: set AQ_BOOT=single to run it alone",
                         job == NULL ? "(not set)" : job);
     if (!pmix_job_size(pmix, &info->size))
         return aqi_fail(AQ_EPROTO, "job", "the manager does not report the size of the job (%s)",

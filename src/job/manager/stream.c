@@ -58,8 +58,8 @@ aq_status manager_silent(const char *doing)
 
 static aq_status stream_gone(const char *doing)
 {
-    return aqi_fail(AQ_EPEER, "job",
-                    "the manager is gone (%s): it was killed, or has ended the job", doing);
+    return aqi_fail(AQ_EPEER, "job", "the manager is gone (%s): it was killed, or it ended the job",
+                    doing);
 }
 
 aq_status manager_stream_send(struct manager_stream *stream, const char *text, size_t len)
@@ -74,7 +74,7 @@ aq_status manager_stream_send(struct manager_stream *stream, const char *text, s
         }
         if (errno == EPIPE || errno == ECONNRESET) return stream_gone("send");
         if (errno != EAGAIN && errno != EINTR)
-            return aqi_fail_errno(AQ_ESYS, errno, "job", "send to the manager");
+            return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot send to the manager");
         if (stream_wait(stream, POLLOUT, aqi_job_config.start_timeout_ns, &waited) != AQ_OK)
             return manager_silent("send");
     }
@@ -91,7 +91,8 @@ static aq_status stream_fill(struct manager_stream *stream, uint64_t patience_ns
         stream->taken = 0;
     }
     if (stream->used == sizeof(stream->buf) - 1)
-        return aqi_fail(AQ_EPROTO, "job", "the manager sent more than %u bytes without an end (%s)",
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager sent more than %u bytes without the end of a message (%s)",
                         MANAGER_MESSAGE - 1, doing);
     for (;;) {
         ssize_t got = recv(stream->fd, stream->buf + stream->used,
@@ -102,7 +103,8 @@ static aq_status stream_fill(struct manager_stream *stream, uint64_t patience_ns
         }
         if (got == 0 || errno == ECONNRESET) return stream_gone(doing);
         if (errno != EAGAIN && errno != EINTR)
-            return aqi_fail_errno(AQ_ESYS, errno, "job", "receive from the manager (%s)", doing);
+            return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot receive from the manager (%s)",
+                                  doing);
         aq_status status = stream_wait(stream, POLLIN, patience_ns, waited);
         if (status != AQ_OK) return status;
     }
@@ -160,8 +162,8 @@ static aq_status stream_inherit(struct manager_stream *stream, const char *text)
     if (!manager_number(text, INT32_MAX, &fd) || fstat((int)fd, &what) != 0 ||
         !S_ISSOCK(what.st_mode))
         return aqi_fail(AQ_ESTATE, "job",
-                        "PMI_FD=%.20s is not connected to a manager: this process was not started "
-                        "by mpiexec or srun, but by one of their processes; start it with them "
+                        "PMI_FD=%.20s is not connected to a manager: mpiexec or srun did not start "
+                        "this process, but one of their processes did; start it with them "
                         "directly, or set AQ_BOOT=single to run it alone",
                         text);
     /* Children would keep the rank alive for the manager. */
@@ -177,7 +179,8 @@ static aq_status stream_connect_to(struct manager_stream *stream, const struct a
         uint64_t waited = 0;
         socklen_t len = sizeof(error);
         stream->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (stream->fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "job", "socket to the manager");
+        if (stream->fd < 0)
+            return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot create a socket to the manager");
         error = connect(stream->fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
         struct pollfd state = {.fd = stream->fd, .events = POLLOUT};
         while (error == EINPROGRESS && poll(&state, 1, 0) == 0)
@@ -187,7 +190,7 @@ static aq_status stream_connect_to(struct manager_stream *stream, const struct a
         if (error == 0) return AQ_OK;
         manager_stream_close(stream);
     }
-    return aqi_fail_errno(AQ_EPEER, error, "job", "connect to the manager at PMI_PORT=%s",
+    return aqi_fail_errno(AQ_EPEER, error, "job", "cannot connect to the manager at PMI_PORT=%s",
                           getenv("PMI_PORT"));
 }
 
@@ -229,7 +232,7 @@ aq_status manager_fence_late(const struct aqi_manager *manager)
 {
     return aqi_fail(AQ_ETIMEOUT, "job",
                     "%s did not report within %llu s that all %u ranks have joined the exchange at "
-                    "start (it does not report which are missing): a process hangs or does not "
-                    "call aq_init; or raise AQ_START_TIMEOUT",
+                    "the start (it does not report which are missing): a process hangs or does not "
+                    "call aq_init; raise AQ_START_TIMEOUT if it needs longer",
                     manager->info.version, stream_patience_s(), manager->info.size);
 }

@@ -24,8 +24,8 @@ aq_status manager_check_put(const char *key, size_t len)
             key, AQI_MANAGER_KEY);
     if (len > AQI_MANAGER_VALUE)
         return aqi_fail(AQ_ESIZE, "job",
-                        "the value of %s is too long: %zu bytes, the maximum is %u", key, len,
-                        AQI_MANAGER_VALUE);
+                        "the value of %s is too long: it has %zu bytes, and the maximum is %u", key,
+                        len, AQI_MANAGER_VALUE);
     return AQ_OK;
 }
 
@@ -116,7 +116,7 @@ aq_status manager_put_words(struct aqi_manager *manager, const struct manager_wo
 
 aq_status manager_no_value(uint32_t rank, const char *key)
 {
-    return aqi_fail(AQ_EINVAL, "job", "rank %u has not put '%s' before the last fence", rank, key);
+    return aqi_fail(AQ_EINVAL, "job", "rank %u did not put '%s' before the last fence", rank, key);
 }
 
 aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t room)
