@@ -34,8 +34,8 @@ while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 shift
 exec sh -c "$*"
 """
-# The text of a refusal, and words that occur in those of other releases.
-BOTH = r' uses version \d+ of the format "{}", (?:this process|the server) version \d+'
+# The text of a refusal; and words in those of other releases.
+BOTH = r' uses version \d+ of the format "{}", (?:this process|the server) uses version \d+'
 WORDS = re.compile(r"version|incompatible|another build", re.I)
 
 
@@ -262,8 +262,9 @@ class Newer(Meeting):
     def test_control(self):
         other = newer("control")
         self.refused(self.ranks(OURS, OURS, other),
-                     r"this program's library uses version (\d+) of the control protocol, this "
-                     r"aqrun version \d+: start it with the aqrun of the same installation",
+                     r"this program's library uses version (\d+) of the control protocol, but "
+                     r"this aqrun uses version \d+: start it with the aqrun of the same "
+                     "installation",
                      "rank 1")
         self.refused(self.ranks(other, OURS, other), "of the control protocol", "rank 0")
 
@@ -271,8 +272,8 @@ class Newer(Meeting):
         for name in "ranks", "messages", "shm", "udp", "ibv", "ofi", "lending":
             with self.subTest(name):
                 other = newer(name)
-                says = (rf'in format "{name}" rank 0 \(libaqueduct [0-9.]+\) uses version \d+ and '
-                        rf'rank 1 \([0-9.]+\) version \d+')
+                says = (rf'in format "{name}", rank 0 \(libaqueduct [0-9.]+\) uses version \d+ and '
+                        rf'rank 1 \([0-9.]+\) uses version \d+')
                 for transports in "shm", "udp":
                     self.refused(self.ranks(OURS, OURS, other, AQ_TRANSPORTS=transports), says)
                 self.refused(self.ranks(OURS, other, OURS), says)
@@ -286,7 +287,8 @@ class Newer(Meeting):
     def test_links(self):
         for root, agent in (OURS, newer("link")), (newer("link"), OURS):
             self.refused(self.agents(root, agent, agent),
-                         r"uses version \d+ of the protocol of links, this host version \d+")
+                         r"uses version \d+ of the protocol of links, but this host uses "
+                         r"version \d+")
 
     def test_connections(self):
         for name in "connection", "messages", "shm":
@@ -294,7 +296,7 @@ class Newer(Meeting):
                 for server, client in (OURS, newer(name)), (newer(name), OURS):
                     result = self.connection(server, client, "shm:///compat/")
                     self.refused(result, r"AQ_EMISMATCH: .*: the server.*" + BOTH.format(name),
-                                 "refused a call: the caller" + BOTH.format(name))
+                                 "refused a connection request: the caller" + BOTH.format(name))
 
     def test_connections_of_hosts(self):
         for name in "call", "udp", "connection", "messages":
@@ -302,7 +304,7 @@ class Newer(Meeting):
                 for server, client in (OURS, newer(name)), (newer(name), OURS):
                     result = self.connection(server, client, "udp://127.0.0.1:0")
                     self.refused(result, r"AQ_EMISMATCH: .*: the server.*" + BOTH.format(name),
-                                 "refused a call: the caller" + BOTH.format(name))
+                                 "refused a connection request: the caller" + BOTH.format(name))
 
     def test_groups(self):
         if not self.group(OURS, newer())[0]:
@@ -313,7 +315,7 @@ class Newer(Meeting):
                     heard, says = self.group(member, sender)
                     self.assertFalse(heard)
                     self.refused((1, says, ""), "messages are dropped: a sender uses version " +
-                                 rf'\d+ of the format "{name}", this process version \d+')
+                                 rf'\d+ of the format "{name}", this process uses version \d+')
 
     @unittest.skipUnless(shutil.which("mpiexec.hydra"), "mpiexec.hydra is not installed [hydra]")
     def test_managers(self):
@@ -333,10 +335,10 @@ class Newer(Meeting):
                 for words in ("aqtop", "-b", "-n", "1"), ("aqinfo", "--peers"):
                     self.refused(self.run_to_end(tools.words(*words, str(process.pid))),
                                  rf'job {process.pid} uses version \d+ of the format "top", this '
-                                 rf"{words[0]} version \d+: install the same")
+                                 rf"{words[0]} uses version \d+: install the same")
 
     def test_boards(self):
-        says = r'version \d+ of the format "board", {} version \d+: install the same'
+        says = r'version \d+ of the format "board", {} uses version \d+: install the same'
         with self.resting(OURS, newer("board"), AQ_TRANSPORTS="udp") as (process, ranks):
             for rank in ranks:
                 self.refused(self.run_to_end(OURS.words("aqinfo", "--peers", rank)),
