@@ -122,7 +122,7 @@ class Aqperf(Case):
         result = job(RANKS, AQPERF, "--min-time", "50us", "--pattern", "am-medium-rtt,put-bw",
                      "--sizes", "0,8,64M")
         self.expect(result, 0)
-        self.assertRegex(result.stdout, r"am-medium-rtt +64M +left out: above the largest Medium")
+        self.assertRegex(result.stdout, r"am-medium-rtt +64M +left out: exceeds the largest Medium")
         self.assertRegex(result.stdout, r"put-bw +0 +left out: needs at least 1 byte")
         result = job(RANKS, AQPERF, "--pattern", "put-bw", "--sizes", "0")
         self.assertRegex(self.expect(result, 1).stderr,

@@ -64,7 +64,7 @@ class Connection(Case):
             self.expect(result, 0)
             self.assertEqual(listener.wait(100), 0)
         self.assertRegex(result.stdout, r"am-short-rate .* M/s ")
-        self.assertRegex(result.stdout, r"barrier .* left out: not over a connection")
+        self.assertRegex(result.stdout, r"barrier .* left out: not possible over a connection")
 
     def test_a_target_that_computes(self):
         with listening() as (listener, uri):

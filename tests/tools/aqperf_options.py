@@ -10,27 +10,27 @@ WRONG = (
     (("--pattern", "am-shrot-rtt"), "maybe am-short-rtt?"),
     (("--pattern", "zzzzzzzzzzzzz"), "aqperf --list shows them"),
     (("--pattern", ","), "an item is empty"),
-    (("--sizes", "4Q"), "not a size from 0 to 1G"),
-    (("--sizes", "-1"), "not a size from 0 to 1G"),
-    (("--sizes", "2G"), "not a size from 0 to 1G"),
-    (("--sizes", "0x10"), "not a size from 0 to 1G"),
+    (("--sizes", "4Q"), "give sizes from 0 to 1G"),
+    (("--sizes", "-1"), "give sizes from 0 to 1G"),
+    (("--sizes", "2G"), "give sizes from 0 to 1G"),
+    (("--sizes", "0x10"), "give sizes from 0 to 1G"),
     (("--sizes", ""), "an item is empty"),
     (("--sizes", ",".join(["8"] * 65)), "more than 64 sizes"),
-    (("--repeats", "4"), "not a number from 5 to 1000"),
-    (("--repeats", "nan"), "not a number from 5 to 1000"),
-    (("--threads", "0"), "not a number from 1 to 64"),
-    (("--threads", "65"), "not a number from 1 to 64"),
-    (("--min-time", "1h"), "not a time from 1us to 60s"),
-    (("--min-time", "0"), "not a time from 1us to 60s"),
-    (("--interval", "11s"), "not a time from 1us to 10s"),
+    (("--repeats", "4"), "give a number from 5 to 1000"),
+    (("--repeats", "nan"), "give a number from 5 to 1000"),
+    (("--threads", "0"), "give a number from 1 to 64"),
+    (("--threads", "65"), "give a number from 1 to 64"),
+    (("--min-time", "1h"), "give a time from 1us to 60s"),
+    (("--min-time", "0"), "give a time from 1us to 60s"),
+    (("--interval", "11s"), "give times from 1us to 10s"),
     (("--interval", ",".join(["1ms"] * 17)), "more than 16 times"),
     (("--progress-thread", "maybe"), "give yes or no"),
-    (("--transport", "pigeon"), "no such transport; there are "),
-    (("--api", "mpi"), "there is aq, gasnet"),
+    (("--transport", "pigeon"), "there is no such transport; the transports are "),
+    (("--api", "mpi"), "the interfaces are aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
     (("--listen", "shm:///a", "--connect", "shm:///b"), "only one of them"),
     (("--connections", "2"), "only with --connect"),
-    (("--connect", "shm:///a", "--connections", "0"), "not a number from 1"),
+    (("--connect", "shm:///a", "--connections", "0"), "give a number from 1"),
     (("--listen", "shm:///a", "--csv", "-"), "to the aqperf that connects"),
     (("--connect", "shm:///a", "--api", "gasnet"), "only with --api aq"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
@@ -48,7 +48,7 @@ class Options(Case):
                 self.assertIn(message, result.stderr)
 
     def test_a_job_complains_once(self):
-        in_a_job = (("--connect", "shm:///a"), "--connect: not available in a job of 2")
+        in_a_job = (("--connect", "shm:///a"), "--connect cannot be used in a job of 2")
         for options, message in (WRONG[0], WRONG[21], in_a_job):
             with self.subTest(options=options):
                 result = self.expect(job(2, AQPERF, *options), 2)

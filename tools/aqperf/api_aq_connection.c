@@ -97,7 +97,8 @@ static void begin_opening(void)
 static void tell_opened(size_t n)
 {
     double s = (measure_now_ns() - opening) / 1e9;
-    fprintf(stderr, "aqperf: %zu connections in %.3f s (%.0f per second), %.1f KB each here\n", n,
+    fprintf(stderr,
+            "aqperf: %zu connections in %.3f s (%.0f per second), %.1f KB each on this side\n", n,
             s, (double)n / s, (double)(memory() - memory_before) / (double)n);
 }
 
@@ -118,8 +119,8 @@ static void take_call(struct perf *perf, aq_connection *caller)
         call.max_size > MAX_SIZE) {
         CHECK(aq_connection_reject(caller, 1,
                                    connection != NULL
-                                       ? "this aqperf is already measuring with another one"
-                                       : "this aqperf needs a peer of its own version"));
+                                       ? "this aqperf is already measuring with another aqperf"
+                                       : "this aqperf needs a peer of the same version"));
         return;
     }
     connection = caller;

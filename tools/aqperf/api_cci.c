@@ -86,7 +86,8 @@ static void load(void)
     char folder[PROVIDER_PATH], path[PROVIDER_PATH + 64], why[320];
     uint32_t caps;
     const char *file = provider_files[PROVIDER_CCI];
-    if (!provider_find(PROVIDER_CCI, folder)) fail(file, "it is not installed: set AQ_CCI=ON");
+    if (!provider_find(PROVIDER_CCI, folder))
+        fail(file, "it is not installed: build Aqueduct with AQ_CCI=ON");
     snprintf(path, sizeof path, "%s/%s", folder, file);
     if (aqi_library_load(path, symbols, sizeof symbols / sizeof symbols[0]) != NULL)
         fail(path, aqi_library_advice("libaqueduct-cci", sizeof why, why));
@@ -99,11 +100,11 @@ static cci_device_t *find_device(const char *transport)
     cci_device_t *const *devices;
     const char *wanted = strcmp(transport, "udp") == 0 ? "sock" : "sm";
     if (strcmp(transport, "shm") != 0 && strcmp(transport, "udp") != 0)
-        fail(transport, "CCI has connections through shm and udp: choose one with --transport");
+        fail(transport, "CCI has connections over shm and udp: choose one with --transport");
     check(lib.get_devices(&devices), "cci_get_devices");
     for (; *devices != NULL; devices++)
         if (strcmp((*devices)->transport, wanted) == 0) return *devices;
-    fail(wanted, "there is no such device: describe one in the file of CCI_CONFIG, docs/cci.md");
+    fail(wanted, "there is no such device: describe one in the file of CCI_CONFIG (docs/cci.md)");
     return NULL;
 }
 
@@ -156,7 +157,7 @@ static void turn(struct perf *perf, unsigned *turns)
         cci.received++;
         break;
     default:
-        fail("unexpected event", cci_event_type_str(event->type));
+        fail("an unexpected event arrived", cci_event_type_str(event->type));
     }
     lib.return_event(event);
 }

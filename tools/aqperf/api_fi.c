@@ -192,7 +192,7 @@ static void give(struct perf *perf, enum op op, size_t size)
     ssize_t err;
     while ((err = try(op, size, injected, context)) == -FI_EAGAIN)
         turn(perf, &turns);
-    check(err, "an operation was refused");
+    check(err, "an operation was rejected");
     fi.posted[receives] += !injected;
 }
 

@@ -312,27 +312,27 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 
 /* The limits for ranks that share no memory, by the kind of connection between them. */
 #define PLAIN_ROWS(first, loops, name, run, how, put, stream)                                      \
-    [(first) + PLAIN_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how,                       \
-                             BOTH_RUN(loops##_echo), .work.bare = true},                           \
-               [(first) + PLAIN_ECHO] = {name "-echo", name "-rtt with the payload both ways",     \
-                                         BOTH_RUN(loops##_echo)},                                  \
-               [(first) + PLAIN_ROUNDS] = {name "-rounds",                                         \
-                                           "half a " name                                          \
-                                           "-rtt for each of the log2(ranks) rounds of a barrier", \
-                                           BOTH_RUN(loops##_echo), .work.bare = true,              \
-                                           .work.parts = rounds_in_rtt},                           \
-               [(first) + PLAIN_HOP] = {name "-hop", "half a " name "-rtt",                        \
-                                        BOTH_RUN(loops##_echo), .work.bare = true,                 \
-                                        .work.parts = two},                                        \
-               [(first) + PLAIN_OUT] = {name "-put", put, run(loops##_out)},                       \
-               [(first) + PLAIN_IN] = {name "-get", "", run(loops##_in)},                          \
-               [(first) + PLAIN_STREAM_OUT] = {name "-stream", stream, run(loops##_stream_out)},   \
-               [(first) + PLAIN_STREAM_IN] = {name "-stream", "", run(loops##_stream_in)},         \
-               [(first) + PLAIN_ANSWER] = {name "-answer", name "-rtt with the payload back",      \
-                                           BOTH_RUN(loops##_answer)},                              \
-               [(first) + PLAIN_HALO] = {name "-halo",                                             \
-                                         "two payloads to the peer, computing, and two from it",   \
-                                         BOTH_RUN(loops##_halo)}
+    [(first) +                                                                                     \
+        PLAIN_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how, BOTH_RUN(loops##_echo),      \
+                      .work.bare = true},                                                          \
+        [(first) + PLAIN_ECHO] = {name "-echo", name "-rtt with the payload both ways",            \
+                                  BOTH_RUN(loops##_echo)},                                         \
+        [(first) + PLAIN_ROUNDS] = {name "-rounds",                                                \
+                                    "half a " name                                                 \
+                                    "-rtt for each of the log2(ranks) rounds of a barrier",        \
+                                    BOTH_RUN(loops##_echo), .work.bare = true,                     \
+                                    .work.parts = rounds_in_rtt},                                  \
+        [(first) + PLAIN_HOP] = {name "-hop", "half a " name "-rtt", BOTH_RUN(loops##_echo),       \
+                                 .work.bare = true, .work.parts = two},                            \
+        [(first) + PLAIN_OUT] = {name "-put", put, run(loops##_out)},                              \
+        [(first) + PLAIN_IN] = {name "-get", "", run(loops##_in)},                                 \
+        [(first) + PLAIN_STREAM_OUT] = {name "-stream", stream, run(loops##_stream_out)},          \
+        [(first) + PLAIN_STREAM_IN] = {name "-stream", "", run(loops##_stream_in)},                \
+        [(first) + PLAIN_ANSWER] = {name "-answer", name "-rtt with the payload back",             \
+                                    BOTH_RUN(loops##_answer)},                                     \
+        [(first) + PLAIN_HALO] = {                                                                 \
+            name "-halo", "two payloads to the peer, computation, and two payloads from the peer", \
+            BOTH_RUN(loops##_halo)}
 
 /* A limit without text is described by the previous one with the same name. */
 const struct limit limits[LIMIT_COUNT] = {
@@ -350,10 +350,10 @@ const struct limit limits[LIMIT_COUNT] = {
                            "half a line-rtt for each of the log2(ranks) rounds of a barrier", ECHO,
                            .work.bare = true, .work.parts = rounds_in_rtt, ALONE(ROUNDS)},
     [LIMIT_BARE_BARRIER] = {"yield-rounds",
-                            "a counter in shared memory that all ranks wait at, yielding",
+                            "a counter in shared memory on which all ranks wait, yielding",
                             .work.loop = limits_bare_barrier, .work.all_ranks = true},
     [LIMIT_COPY_LEAD] = {"copies",
-                         "what each rank must get, copied by it at once, between barriers",
+                         "copies by each rank, all at once, of what it must get, between barriers",
                          .work.loop = limits_copy_from_lead, .work.all_ranks = true},
     [LIMIT_COPY_NEXT] = {"copies", "", .work.loop = limits_copy_from_next, .work.all_ranks = true},
     [LIMIT_LINE_HOP] = {"line-hop", "half a line-rtt", ECHO, .work.bare = true, .work.parts = two,
@@ -362,15 +362,16 @@ const struct limit limits[LIMIT_COUNT] = {
                      .work.loop = store_words, ALONE(OUT), MANY(STREAM_OUT)},
     [LIMIT_LOAD] = {"load", "a load of 8 bytes from the peer's mapped segment",
                     .work.loop = load_words, ALONE(IN), MANY(STREAM_IN)},
-    [LIMIT_ATOMIC] = {"atomic", "an atomic add of the processor in the peer's mapped segment",
+    [LIMIT_ATOMIC] = {"atomic", "an atomic add by the processor in the peer's mapped segment",
                       .work.loop = add_words, ALONE(RTT), MANY(STREAM_OUT)},
     [LIMIT_ATOMIC_RANDOM] = {"atomics",
-                             "atomic adds of the processor to random words, by all ranks",
+                             "atomic adds by the processor to random words, by all ranks",
                              .work.loop = limits_random, .work.all_ranks = true, MANY(STREAM_OUT)},
     [LIMIT_ATOMIC_SHARED] = {"shared-atomic",
-                             "atomic adds of the processor to one word of rank 0, by all ranks",
+                             "atomic adds by the processor to one word of rank 0, by all ranks",
                              .work.loop = limits_shared_word, .work.all_ranks = true, ALONE(RTT)},
-    [LIMIT_HALO] = {"halo", "rows copied to both sides, computing, and flags awaited from them",
+    [LIMIT_HALO] = {"halo",
+                    "rows copied to both sides, computation, and waiting for flags from both",
                     .work.loop = limits_halo, .work.all_ranks = true, ALONE(HALO)},
     [LIMIT_CALL] = {"call", "a call, through a pointer, of a function that does nothing",
                     .work.loop = call},
@@ -399,15 +400,15 @@ const struct limit limits[LIMIT_COUNT] = {
     PLAIN_ROWS(LIMIT_SOCKET, limits_socket, "udp", BOTH_RUN,
                "between plain UDP sockets, where no memory is shared",
                "udp-rtt with the payload one way (get: udp-get)",
-               "datagrams of that size, many under way (GSO, GRO)"),
+               "datagrams of that size, many in flight (GSO, GRO)"),
     PLAIN_ROWS(LIMIT_OFI, limits_fabric, "ofi", BOTH_RUN,
                "by messages of libfabric, over the provider of ofi",
                "a write by libfabric until it is visible (get: ofi-get, a read)",
-               "writes or reads of that size by libfabric, 64 under way"),
+               "writes or reads of that size by libfabric, 64 in flight"),
     PLAIN_ROWS(LIMIT_IBV, limits_fabric, "ibv", LEAD_RUNS,
                "by messages of verbs, over the adapter of ibv",
                "a write by verbs until it is complete (get: ibv-get, a read)",
-               "writes or reads of that size by verbs, 64 under way"),
+               "writes or reads of that size by verbs, 64 in flight"),
 #if AQPERF_OFI
     [LIMIT_FI_TAGGED_RTT] = {BOTH_RUN(api_fi_tagged_rtt)},
     [LIMIT_FI_MSG_RTT] = {BOTH_RUN(api_fi_msg_rtt)},

@@ -188,7 +188,7 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
         most = fabric->open(perf->rank, &memory, card, why);
     }
     if (most != 0) return;
-    fprintf(stderr, "aqperf: rank %u: the limit of %s without the library is not measured: %s\n",
+    fprintf(stderr, "aqperf: rank %u: the limit of %s without the library was not measured: %s\n",
             perf->rank, fabric->transport, why);
     limits_close_fabric();
     memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));

@@ -227,7 +227,7 @@ bool limits_meet_socket(struct perf *perf, uint64_t place)
     if (connect(channel, (struct sockaddr *)&at, sizeof at) != 0 ||
         send(channel, &perf->mine->pid, sizeof perf->mine->pid, 0) < 0 || !hears_peer(perf)) {
         fprintf(stderr,
-                "aqperf: rank %u: the limit of UDP without the library is not measured: no answer "
+                "aqperf: rank %u: the limit of UDP without the library was not measured: no answer "
                 "between plain sockets (%s)\n",
                 perf->rank, strerror(errno));
         return false;

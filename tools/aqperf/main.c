@@ -142,7 +142,8 @@ int main(int argc, char **argv)
     int result = 0;
     if (perf.rank == 0) {
         report_end(&perf);
-        if (rows == 0) fprintf(stderr, "aqperf: nothing was measured: no size fits its pattern\n");
+        if (rows == 0)
+            fprintf(stderr, "aqperf: nothing was measured: none of the sizes fits its pattern\n");
         if (outputs_write(outputs, &perf) != 0 || rows == 0 || !command_written()) result = 1;
     }
     limits_close_fabric();

@@ -319,15 +319,15 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     size_t least = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->least;
     size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
     if (perf->api == &api_connection && !measure_connects(kind))
-        snprintf(text, len, "not over a connection");
+        snprintf(text, len, "not possible over a connection");
     else if (perf->api != &api_connection && kind->turns)
-        snprintf(text, len, "only over connections");
+        snprintf(text, len, "possible only over connections");
     else if (perf->api->foreign != NULL && perf->api->foreign(kind) == LIMIT_NONE)
-        snprintf(text, len, "not through %s", perf->api->name);
+        snprintf(text, len, "not possible through %s", perf->api->name);
     else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
         snprintf(text, len, "needs another rank");
     else if (size > most)
-        snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
+        snprintf(text, len, "exceeds the largest %s, %zu bytes", carriers[kind->carrier], most);
     else if (size < least)
         snprintf(text, len, "needs at least %zu byte", least);
     else if (pattern->sizes->piece != 0 && size % pattern->sizes->piece != 0)

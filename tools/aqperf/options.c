@@ -48,7 +48,7 @@ static void add_patterns(const char *name)
         found = true;
     }
     if (found || given.pattern_count > before) return;
-    command_wrong("--pattern %s: no such pattern%s%s%s; aqperf --list shows them", name,
+    command_wrong("--pattern %s: there is no such pattern%s%s%s; aqperf --list shows them", name,
                   nearest.best != NULL ? ", maybe " : "", nearest.best != NULL ? nearest.best : "",
                   nearest.best != NULL ? "?" : "");
 }
@@ -76,7 +76,7 @@ static void add_size(const char *text)
             value *= 1024;
     }
     if (!legal || value > (double)MAX_SIZE || value < 0 || value != (double)(size_t)value)
-        command_wrong("--sizes %s: not a size from 0 to 1G, such as 8 or 4K", text);
+        command_wrong("--sizes %s: give sizes from 0 to 1G, such as 8 or 4K", text);
     if (given.size_count == sizeof given.sizes / sizeof given.sizes[0])
         command_wrong("--sizes: more than %zu sizes", given.size_count);
     given.sizes[given.size_count++] = (size_t)value;
@@ -88,7 +88,7 @@ static unsigned whole(const char *option, const char *text, unsigned min, unsign
     const char *unit;
     if (!number(text, &value, &unit) || *unit != '\0' || value < min || value > max ||
         value != (double)(unsigned)value)
-        command_wrong("%s %s: not a number from %u to %u", option, text, min, max);
+        command_wrong("%s %s: give a number from %u to %u", option, text, min, max);
     return (unsigned)value;
 }
 
@@ -126,14 +126,14 @@ static void set_min_time(const char *text)
 {
     given.min_time_ns = time_of(text, MAX_TIME_NS);
     if (given.min_time_ns == 0)
-        command_wrong("--min-time %s: not a time from 1us to 60s, such as 500us or 10ms", text);
+        command_wrong("--min-time %s: give a time from 1us to 60s, such as 500us or 10ms", text);
 }
 
 static void add_interval(const char *text)
 {
     double ns = time_of(text, MAX_INTERVAL_NS);
     if (ns == 0)
-        command_wrong("--interval %s: not a time from 1us to 10s, such as 500us or 10ms", text);
+        command_wrong("--interval %s: give times from 1us to 10s, such as 500us or 10ms", text);
     if (given.interval_count == MAX_INTERVALS)
         command_wrong("--interval: more than %u times", MAX_INTERVALS);
     given.intervals_ns[given.interval_count++] = ns;
@@ -160,9 +160,9 @@ static void check_transport(const char *name)
         list_name(known, info.name);
         if (strcmp(info.name, name) != 0) continue;
         if (info.usable || info.on_request) return;
-        command_wrong("--transport %s: not usable here: %s", name, info.reason);
+        command_wrong("--transport %s: it does not work here: %s", name, info.reason);
     }
-    command_wrong("--transport %s: no such transport; there are %s", name, known);
+    command_wrong("--transport %s: there is no such transport; the transports are %s", name, known);
 }
 
 static void set_api(const char *name)
@@ -174,7 +174,7 @@ static void set_api(const char *name)
         given.api = apis[i];
         return;
     }
-    command_wrong("--api %s: no such interface; there is %s", name, known);
+    command_wrong("--api %s: there is no such interface; the interfaces are %s", name, known);
 }
 
 static void list(const char *unused)
@@ -193,39 +193,43 @@ static const struct command_row rows[] = {
     {0, "transport", "T,...", "use only these transports (sets AQ_TRANSPORTS)",
      .each = check_transport, .variable = "AQ_TRANSPORTS"},
     {0, "threads", "T",
-     "number of threads per rank in floods, 1 to 64 (1); more than one use mode multiple",
+     "number of threads per rank in floods, 1 to 64 (default 1); several threads use mode multiple",
      .take = set_threads},
-    {0, "repeats", "R", "number of samples, 5 to 1000 (7); the median is shown",
+    {0, "repeats", "R", "number of samples, 5 to 1000 (default 7); the median is shown",
      .take = set_repeats},
-    {0, "min-time", "T", "duration of a sample, 1us to 60s (10ms), with unit ns, us, ms or s",
+    {0, "min-time", "T",
+     "duration of a sample, 1us to 60s (default 10ms), with unit ns, us, ms or s",
      .take = set_min_time},
     {0, "interval", "T,...",
      "how long ranks compute in 'attentive-*', 'first-after-*', 'halo' and 'steal', 1us to 10s "
-     "(100us,1ms,5ms), with unit ns, us, ms or s; samples last at least 16 times as long",
+     "(default 100us,1ms,5ms), with unit ns, us, ms or s; samples last at least 16 times as long",
      .each = add_interval},
     {0, "progress-thread", "yes|no", "whether a progress thread runs (sets AQ_PROGRESS_THREAD)",
      .take = check_progress_thread, .variable = "AQ_PROGRESS_THREAD"},
     {0, "json", "FILE",
      "also write the results as JSON; -: to standard output, instead of the table",
      .text = &given.json},
-    {0, "csv", "FILE", "also write the results as comma-separated values; -: likewise",
+    {0, "csv", "FILE",
+     "also write the results as comma-separated values; -: to standard output, instead of the "
+     "table",
      .text = &given.csv},
     {0, "plot", "FILE.svg", "also plot the results", .text = &given.plot},
     {0, "all-pairs", NULL, "before measuring, let every rank send to every other",
      .flag = &given.all_pairs},
-    {0, "no-pin", NULL, "do not bind rank r to the r-th core (bound if there are enough cores)",
+    {0, "no-pin", NULL,
+     "do not bind rank r to the r-th core (by default it is bound if there are enough cores)",
      .flag = &given.unpinned},
     {0, "api", "A", "programming interface to measure: aq, gasnet, fi (libfabric)",
      .take = set_api},
     {0, "listen", "URI",
      "wait for another aqperf to connect at URI, such as shm:///perf, and serve it; can be "
-     "combined with --transport and --no-pin only",
+     "combined only with --transport and --no-pin",
      .text = &given.listen},
     {0, "connect", "URI", "measure over a connection to the aqperf that listens at URI",
      .text = &given.connect},
     {0, "connections", "N",
-     "with --connect: open N connections at once, and tell what they cost; patterns use the first "
-     "one, am-turns-rtt all of them (1)",
+     "with --connect: open N connections at once and report what they cost; patterns use the first "
+     "one, am-turns-rtt uses all (default 1)",
      .take = set_connections},
     {0, "list", NULL, "list the patterns and the limits they are compared with", .take = list},
 };
@@ -235,12 +239,13 @@ static const char head[] =
     "       aqperf --listen URI; aqperf --connect URI [OPTION]…\n"
     "\n"
     "Measures Aqueduct between rank 0 and rank 1 (barriers: between all ranks) and, in the same\n"
-    "run and between the same two cores, the limit of the machine for each figure. Or measures\n"
-    "the patterns for two processes over a connection between two programs.\n"
+    "run and between the same two cores, the limit of the machine for each figure. With --listen\n"
+    "and --connect, it measures the patterns for two processes over a connection between two\n"
+    "programs.\n"
     "\n";
 
 static const char tail[] = "\n"
-                           "Exit code: 0; 1 if something failed; 2 for wrong usage.\n";
+                           "Exit code: 0; 1 if something failed; 2 for incorrect usage.\n";
 
 /* Over a connection there are two separate processes, and the one that connects leads. */
 static void check_connection(void)
@@ -248,14 +253,15 @@ static void check_connection(void)
     const char *size = getenv("AQ_SIZE"); /* from aqrun */
     const char *name = given.listen != NULL ? "--listen" : "--connect";
     if (given.connect == NULL && given.connections > 1)
-        command_wrong("--connections: only with --connect");
+        command_wrong("--connections can be used only with --connect");
     if (given.listen == NULL && given.connect == NULL) return;
     if (given.listen != NULL && given.connect != NULL)
         command_wrong(
-            "--listen and --connect: give only one of them; the other is for another aqperf");
+            "--listen and --connect: give only one of them; the other one is for another aqperf");
     if (size != NULL && strcmp(size, "1") != 0)
-        command_wrong("%s: not available in a job of %s; start aqperf without aqrun", name, size);
-    if (given.api != apis[0]) command_wrong("%s: only with --api %s", name, apis[0]->name);
+        command_wrong("%s cannot be used in a job of %s; start aqperf without aqrun", name, size);
+    if (given.api != apis[0])
+        command_wrong("%s can be used only with --api %s", name, apis[0]->name);
     if (given.listen != NULL && (given.pattern_count > 0 || given.size_count > 0 ||
                                  given.json != NULL || given.csv != NULL || given.plot != NULL))
         command_wrong(

@@ -87,12 +87,12 @@ void report_begin(const struct perf *perf)
     printf("%d core%s, %s%s; %llu samples of %g ms each\n", perf->cores,
            perf->cores == 1 ? "" : "s",
            perf->pinned    ? "rank r bound to the r-th"
-           : perf->crowded ? "fewer than ranks: they take turns"
+           : perf->crowded ? "fewer than there are ranks, which take turns"
                            : "ranks not bound to them",
            perf->progress_thread ? ", with a progress thread" : "",
            (unsigned long long)perf->options.repeats, perf->options.min_time_ns / 1e6);
     if (perf->no_cma != NULL)
-        printf("CMA is not possible here and not measured: %s\n", perf->no_cma);
+        printf("CMA is not possible here and was not measured: %s\n", perf->no_cma);
     printf("\n%-*s %6s%s %9s %9s %9s  %-4s %9s %-11s  %s\n", state.name_width, "pattern", "size",
            state.has_interval ? " interval" : "", "median", "min", "max", "unit", "limit", "",
            "median/limit");
@@ -141,15 +141,14 @@ void report_skip(const struct row *row, const char *why)
 void report_end(const struct perf *perf)
 {
     if (state.quiet || perf->result_count == 0) return;
-    printf(
-        "\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
-        "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
-        "%s%s.\n",
-        perf->api->foreign != NULL
-            ? "The limit is the same by Aqueduct's own interface, in the same run"
-            : "The limit is what the machine did between the same cores, in the same run, without\n"
-              "the library; aqperf --list says how",
-        state.has_second ? ". In brackets: the same size moved by CMA" : "");
+    printf("\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
+           "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
+           "%s%s.\n",
+           perf->api->foreign != NULL
+               ? "The limit is the same pattern through Aqueduct's own interface, in the same run"
+               : "The limit is what the machine did between the same cores, in the same run, "
+                 "without\nthe library; aqperf --list describes it",
+           state.has_second ? ". In parentheses: the same size moved by CMA" : "");
 }
 
 void report_list(void)
