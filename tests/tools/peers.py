@@ -111,7 +111,7 @@ class Peers(Case):
 
     def test_of_nothing(self):
         result = self.expect(run(AQINFO, "--peers", str(os.getpid())), 1)
-        self.assertIn("is not using udp", result.stderr)
+        self.assertIn("does not use udp", result.stderr)
         self.assertIn("contains no peers", self.expect(run(AQINFO, "--peers", __file__),
                                                            1).stderr)
         self.assertIn("No such file", self.expect(run(AQINFO, "--peers", "/nosuch"), 1).stderr)

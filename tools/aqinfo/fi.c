@@ -25,10 +25,10 @@ static const char *ask_libfabric(uint32_t *version)
     *(void **)&dupinfo = dlsym(library, "fi_dupinfo");
     *(void **)&get_version = dlsym(library, "fi_version");
     if (getinfo == NULL || dupinfo == NULL || get_version == NULL)
-        return "libfabric.so.1 lacks its own functions";
+        return "libfabric.so.1 does not contain libfabric's functions";
     *version = get_version();
     hints = dupinfo(NULL);
-    if (hints == NULL) return "there is no memory to ask libfabric";
+    if (hints == NULL) return "no memory to query libfabric";
     hints->fabric_attr->prov_name = strdup("aqueduct");
     return getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info) == 0
                ? NULL

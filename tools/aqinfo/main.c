@@ -32,13 +32,13 @@ static const struct command_row rows[] = {
     {0, "markdown", NULL, "print the settings as in docs/settings.md", .bits = &format,
      .value = FORMAT_MARKDOWN},
     {0, "merge-traces", NULL,
-     "merge the files FILE written by AQ_TRACE_FILE into one time line, for "
-     "https://ui.perfetto.dev and chrome://tracing",
+     "merge the files FILE written by AQ_TRACE_FILE into one timeline, for https://ui.perfetto.dev "
+     "and chrome://tracing",
      .bits = &format, .value = FORMAT_TRACE},
     {0, "peers", NULL,
-     "the state of udp peers and of connections by URI: of the running job whose launcher or rank "
-     "is process PID (for a stopped rank, its last state), or of a finished job from its files "
-     "FILE written by AQ_STATS_FILE",
+     "the state of udp peers and of connections by URI, either of the running job whose launcher "
+     "or rank is process PID (of a stopped rank, its last state), or of a finished job from its "
+     "files FILE written by AQ_STATS_FILE",
      .bits = &format, .value = FORMAT_PEERS},
 };
 
@@ -59,7 +59,7 @@ static const char head[] =
 static const char tail[] =
     "\n"
     "Exit code: 0; 1 if a setting has an invalid value, no packet reaches a host, or the provider\n"
-    "is missing; 2 for wrong usage.\n";
+    "is missing; 2 for incorrect usage.\n";
 
 /* Whether one of `names` is in the comma-separated list `known`. */
 static int is_named(char *const *names, const char *known)
@@ -129,11 +129,11 @@ static int all_known(const struct data *data, char *const *names)
         struct aqi_nearest nearest;
         if (is_known(data, *names, &nearest)) continue;
         known = 0;
-        fprintf(stderr, "aqinfo: there is no setting, transport or limit \"%s\"; ", *names);
+        fprintf(stderr, "aqinfo: there is no setting, transport or limit named \"%s\"; ", *names);
         if (nearest.best != NULL) {
             fprintf(stderr, "maybe %s?\n", nearest.best);
         } else {
-            fprintf(stderr, "aqinfo --all lists what there is\n");
+            fprintf(stderr, "aqinfo --all lists them all\n");
         }
     }
     return known;
@@ -213,10 +213,9 @@ int main(int argc, char **argv)
     if ((format & (format - 1)) != 0)
         command_wrong("--json, --markdown, --merge-traces and --peers cannot be combined");
     if (named && format == FORMAT_MARKDOWN)
-        command_wrong("--markdown shows all settings and takes no names");
-    if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");
-    if (!named && format == FORMAT_PEERS)
-        command_wrong("--peers needs a process or the names of files");
+        command_wrong("--markdown shows all settings and accepts no names");
+    if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs file names");
+    if (!named && format == FORMAT_PEERS) command_wrong("--peers needs a process id or file names");
     if (format == FORMAT_TRACE || format == FORMAT_PEERS) {
         int failed = format == FORMAT_TRACE ? merge_traces(names) : peers_show(names);
         return command_written() ? failed : 1;

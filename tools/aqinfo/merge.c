@@ -36,7 +36,7 @@ static int merge_file(const char *name, int *first)
     }
     free(line);
     fclose(file);
-    if (!any) fprintf(stderr, "aqinfo: %s is not a trace in the format chrome\n", name);
+    if (!any) fprintf(stderr, "aqinfo: %s is not a trace in chrome format\n", name);
     return !any;
 }
 

@@ -189,7 +189,7 @@ static ssize_t ask_job(const char *name)
     close(fd);
     if (refused) return 0;
     if (agents == 0)
-        fprintf(stderr, "aqinfo: job %s does not answer: it is ending\n", name);
+        fprintf(stderr, "aqinfo: job %s does not answer, because it is ending\n", name);
     else if (answered < agents)
         fprintf(stderr, "aqinfo: %u of the %u hosts of job %s did not answer\n", agents - answered,
                 agents, name);
@@ -217,8 +217,8 @@ static int read_job(const char *name)
     if (found < 0) found = (ssize_t)read_descendants(name);
     if (found == 0 && !refused)
         fprintf(stderr,
-                "aqinfo: neither process %s nor its descendants have peers to show: it has ended, "
-                "belongs to another user, or is not using udp\n",
+                "aqinfo: neither process %s nor its descendants have peers to show: the process "
+                "has ended, belongs to another user, or does not use udp\n",
                 name);
     return found == 0;
 }

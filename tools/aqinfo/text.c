@@ -92,7 +92,7 @@ static void show_transports(const struct data *data)
 
 static void show_limits(const struct data *data)
 {
-    printf("Limits and properties of machine and process\n");
+    printf("Limits and properties of the machine and the process");
     for (size_t i = 0; i < data->limit_count; i++) {
         printf("  %-20s %s\n", data->limits[i].name, data->limits[i].value);
         paragraph(data->limits[i].advice, 6);
@@ -118,7 +118,7 @@ static void show_changed(const struct data *data)
     size_t changed = 0;
     for (size_t i = 0; i < data->setting_count; i++)
         changed += setting_is_changed(&data->settings[i]) != 0;
-    printf("Settings: %zu, %zu of them not at their default%s\n", data->setting_count, changed,
+    printf("Settings: %zu; %zu of them differ from the default%s\n", data->setting_count, changed,
            changed == 0 ? "; aqinfo --settings lists them" : "");
     for (size_t i = 0; i < data->setting_count; i++)
         if (setting_is_changed(&data->settings[i])) setting_in_list(&data->settings[i]);

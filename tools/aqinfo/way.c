@@ -130,18 +130,18 @@ static const char *advice_of(int error)
 {
     switch (error) {
     case ETIMEDOUT:
-        return "no answer: a firewall drops UDP, there or in between, or only the host's answer "
-               "(ICMP)";
+        return "no answer: a firewall drops UDP, there or on the path, or drops only the host's "
+               "answer (ICMP)";
     case EPERM:
     case EACCES:
         return "forbidden by a firewall of this host";
     case EHOSTUNREACH:
-        return "no route, or rejected by a firewall: the host is down, on another network, or does "
-               "not accept UDP";
+        return "no route, or rejected by a firewall: the host is down, is on another network, or "
+               "does not accept UDP";
     case ENETUNREACH:
         return "no route to that network: see \"ip route get\"";
     case EMSGSIZE:
-        return "larger than a network in between carries: set AQ_UDP_MTU, or correct an MTU";
+        return "larger than a network on the path carries: set AQ_UDP_MTU, or correct an MTU";
     case EADDRNOTAVAIL:
         return "the interface of AQ_UDP_INTERFACE has no address of this family";
     default:

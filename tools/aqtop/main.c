@@ -21,7 +21,7 @@ static void take_count(const char *value)
     char *end;
     count = strtoul(value, &end, 10);
     if (*end != '\0' || *value == '-' || count == 0)
-        command_wrong("--count %s: a number from 1", value);
+        command_wrong("--count %s: give a number from 1 up", value);
 }
 
 static void take_delay(const char *value)
@@ -29,7 +29,7 @@ static void take_delay(const char *value)
     char *end;
     double seconds = strtod(value, &end);
     if (*end != '\0' || end == value || !(seconds >= 0.1 && seconds <= 3600))
-        command_wrong("--delay %s: seconds, from 0.1 to 3600", value);
+        command_wrong("--delay %s: give a number of seconds from 0.1 to 3600", value);
     interval_ms = (unsigned)(1000 * seconds);
 }
 
@@ -37,12 +37,12 @@ static void take_sort(const char *value)
 {
     for (by = 0; by < COLUMNS; by++)
         if (strcmp(value, column_names[by]) == 0) return;
-    command_wrong("--sort %s: rank, host, messages, out, in, size, again or waits", value);
+    command_wrong("--sort %s: give rank, host, messages, out, in, size, again or waits", value);
 }
 
 static const struct command_row rows[] = {
     {'b', "batch", NULL, "print lines, even on a terminal", .flag = &batch},
-    {'d', "delay", "SECONDS", "time between updates, 0.1 to 3600 (1)", .take = take_delay},
+    {'d', "delay", "SECONDS", "time between updates, 0.1 to 3600 (default 1)", .take = take_delay},
     {'j', "json", NULL, "print a JSON object for each update, one per line", .flag = &json},
     {'l', "list", NULL, "list the running jobs: process ids and command lines", .flag = &list},
     {'n', "count", "COUNT", "exit after COUNT updates", .take = take_count},
@@ -58,17 +58,19 @@ static const char head[] =
     "Shows what each rank of a running job does, on all its hosts: messages and one-sided\n"
     "operations (msg/s), bytes out and in (data that other ranks get from or put into a rank's\n"
     "memory is counted by those ranks), the mean size of what it sends, retransmitted packets,\n"
-    "and the share of time in which the thread that called aq_init waits in the library, and for\n"
-    "what. JOB is the process id of its aqrun; in jobs of srun, mpirun or mpiexec.hydra that of\n"
-    "the agent on the host of rank 0, where aqtop must run. The default is the only job running\n"
+    "and how much of its time the thread that called aq_init waits in the library, and for what.\n"
+    "JOB is the process id of the job's aqrun; in jobs of srun, mpirun or mpiexec.hydra it is "
+    "that\n"
+    "of the agent on the host of rank 0, where aqtop must run. The default is the only job "
+    "running\n"
     "here. Only the user of the job and root may use it.\n"
     "\n"
     "Keys: q quits, s sorts by the next column, r reverses the order, arrows and page keys\n"
     "scroll.\n";
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if there is no such job or it ended before it could be shown; 2 for wrong\n"
-    "usage.\n";
+    "Exit code: 0; 1 if there is no such job or it ended before it could be shown; 2 for\n"
+    "incorrect usage.\n";
 
 /*
  * Print the command line of a process, as far as it is readable, with its first word, the path of
@@ -95,12 +97,12 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
     for (size_t i = 0; name != NULL && i < found; i++)
         if (atoi(name) == (int)jobs[i].pid) return &jobs[i];
     if (name != NULL)
-        fprintf(stderr, "aqtop: none of your jobs on this host has the number %s\n", name);
+        fprintf(stderr, "aqtop: none of your jobs on this host has the process id %s\n", name);
     else if (found == 0)
-        fprintf(stderr, "aqtop: none of your jobs runs on this host; for a job elsewhere start "
+        fprintf(stderr, "aqtop: none of your jobs runs on this host; for a job elsewhere, start "
                         "aqtop on the host of its aqrun\n");
     else
-        fprintf(stderr, "aqtop: several jobs are running; give the number of one:\n");
+        fprintf(stderr, "aqtop: several jobs are running; give the process id of one:\n");
     for (size_t i = 0; i < found; i++)
         print_job(&jobs[i], stderr);
     return NULL;
@@ -147,7 +149,7 @@ int main(int argc, char **argv)
                                          .rows = rows,
                                          .count = AQI_COUNT_OF(rows)};
     int first = command_read(&command, argc, argv);
-    if (argc - first > 1) command_wrong("one job at a time");
+    if (argc - first > 1) command_wrong("only one job can be shown");
     size_t found = watch_find(jobs, MOST_JOBS);
     if (found > MOST_JOBS) found = MOST_JOBS;
     for (size_t i = 0; list && i < found; i++)

@@ -95,7 +95,8 @@ static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packe
              packet->form != aqi_counters_form() ||
              len != head + packet->rows * sizeof(packet->row[0]))
         snprintf(watch->why, sizeof(watch->why),
-                 "%s has other counters than this aqtop: use the aqtop of its installation", job);
+                 "%s has other counters than this aqtop: use the aqtop of the job's installation",
+                 job);
     return watch->why[0] != '\0';
 }
 
