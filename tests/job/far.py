@@ -500,8 +500,8 @@ class Ends:
 class Near(World, Work, Mistakes, Ends):
     """With a replacement for ssh."""
 
-    rootful = 0  # number of agents that are aqrun itself
-    silent = {"down": "host down: it could not be reached .*No route to host.*try by hand: ",
+    rootful = 0  # agents that are aqrun itself
+    silent = {"down": "host down: it could not be reached .*No route to host.*try it by hand: ",
               "hangs": "host hangs: no answer within 2 s",
               "old": "host old: .*install the same version.*unknown option: --agent",
               "other": "host other: .*0.0.1",
@@ -729,7 +729,7 @@ class Bridged(World):
 class Wide(Bridged, Work, Mistakes, Ends):
     """Jobs over network namespaces with sshd."""
 
-    silent = {"10.8.0.99": "host 10.8.0.99: (it|no answer within) .*try by hand: ssh -F .*"}
+    silent = {"10.8.0.99": "host 10.8.0.99: (it|no answer within) .*try it by hand: ssh -F .*"}
 
     @unittest.skipUnless(SOAK, "in soak")
     def test_start(self):

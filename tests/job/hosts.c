@@ -182,7 +182,7 @@ static void test_errors(void **state)
         const char *args[6];
         const char *text;
     } cases[] = {
-        {{"--hosts", "a[1-", "true"}, "--hosts: \"a[1-\" has a [ without ]"},
+        {{"--hosts", "a[1-", "true"}, "--hosts: \"a[1-\" has a [ without a ]"},
         {{"--hostfile", "/no/such", "true"},
          "--hostfile: /no/such: cannot open this hostfile: No such"},
         {{"--hosts", "a", "--hostfile", "b", "true"}, "--hosts and --hostfile: give only one"},
@@ -191,12 +191,12 @@ static void test_errors(void **state)
         {{"-N", "0", "true"}, "invalid -N 0: give the number of hosts"},
         {{"-spawner=ssh", "true"}, "--spawner ssh: no hosts are known; name them with --hosts"},
         {{"-spawner=slurm", "true"}, "give one of auto fork ssh pmix pmi2 pmi mpi"},
-        {{"--output", "x/%q", "true"}, "%q has no meaning"},
-        {{"--output", "x/%s", "true"}, "without %r all processes would write to one file"},
+        {{"--output", "x/%q", "true"}, "%q is unknown"},
+        {{"--output", "x/%s", "true"}, "without %r, all processes would write to one file"},
         {{"--output", "x", "--prefix", "true"}, "give only one of them"},
         {{"--ssh-command", " ", "--hosts", "a", "-t", "true"}, "is empty: set AQ_SSH_CMD"},
-        {{"-spawner=mpi", "--output", "x", "true"}, "--output only works for processes that"},
-        {{"-spawner=mpi", "--timeout", "9s", "true"}, "--timeout only works for processes"},
+        {{"-spawner=mpi", "--output", "x", "true"}, "--output works only for processes that"},
+        {{"-spawner=mpi", "--timeout", "9s", "true"}, "--timeout works only for processes"},
         {{"-spawner"}, "--spawner needs an argument"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -282,7 +282,7 @@ static void test_managers(void **state)
     expect_text(&run, OUT, "srun: [-K0] [-v] [-mblock] [-n] [3] [prog] [x y]\n");
     run_free(&run);
     static const char *const wrong[][2] = {
-        {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" does not contain the program: %C is"},
+        {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" does not contain the program: add %C"},
         {"mpirun %X %C", "MPIRUN_CMD: unknown %X"},
         {"mpirun 'a %C", "MPIRUN_CMD=\"mpirun 'a %C\" is not valid: give words"},
         {"mpirun %C %", "MPIRUN_CMD: unknown %"},
@@ -297,7 +297,7 @@ static void test_managers(void **state)
     setenv("MPIRUN_CMD", "/no/manager %C", 1);
     job_run(&run, "-n", "2", "--spawner=mpi", "true");
     expect_code(&run, 126);
-    expect_text(&run, ERR, "cannot run /no/manager, which is in MPIRUN_CMD: No such file");
+    expect_text(&run, ERR, "cannot run /no/manager, given by MPIRUN_CMD: No such file");
     run_free(&run);
     unsetenv("MPIRUN_CMD");
     unsetenv("PMIRUN_CMD");

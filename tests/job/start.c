@@ -26,7 +26,7 @@ static void test_bad_command_lines(void **state)
         {{"-n", "2"}, "no program given"},
         {{"--prefx", "true"}, "maybe --prefix?"},
         {{"-Q", "true"}, "unknown option -Q"},
-        {{"--ssh", "true"}, "--ssh may mean one of --ssh-command, --ssh-options"},
+        {{"--ssh", "true"}, "--ssh is ambiguous: it may mean one of --ssh-command, --ssh-options"},
         {{"-E", "JOB_NOT_SET", "true"}, "-E JOB_NOT_SET: this variable is not set"},
         {{"-E", "PATH,2x", "true"}, "\"2x\" is not a variable name"},
         {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not valid"},
@@ -177,7 +177,7 @@ static void test_ranks_that_cannot_be_bound(void **state)
         if (run.code == 77) skip();
         expect_code(&run, 1);
         expect_text(&run, ERR, calls[i]);
-        expect_text(&run, ERR, ": Operation not permitted; start without --bind");
+        expect_text(&run, ERR, ": Operation not permitted; start the job without --bind");
         expect_count(&run, ERR, "aqrun: ", 1);
         run_free(&run);
     }

@@ -356,7 +356,7 @@ class Control(Case):
                 go.touch()
                 printed, said = job.communicate(timeout=PATIENCE)
         self.assertEqual((printed.count("x"), job.returncode), (50000, 1), said)
-        self.assertIn("the end of what ranks have printed may be missing", said)
+        self.assertIn("the last output of ranks may be missing", said)
 
     def test_control_is_blocked(self):
         """A firewall passes the remote shell, and not the connections to aqrun."""
@@ -474,7 +474,7 @@ class Cut(Case):
             self.assertRegex(tried(0), begin + "packets arrive .* bytes do not: no answer: a ")
         with rules(2, ("input", "meta l4proto udp drop")):
             self.assertRegex(tried(1),
-                             begin + "no answer: a firewall drops UDP, there or in between")
+                             begin + "no answer: a firewall drops UDP, there or on the path")
         with rules(1, ("output", "meta l4proto udp drop")):
             self.assertRegex(tried(1), begin + "forbidden by a firewall of this host")
 

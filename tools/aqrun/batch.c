@@ -30,8 +30,8 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
         }
         if (!legal || (*next != ',' && *next != '\0'))
             return hosts_wrong(hosts,
-                               "\"%s\" is malformed: expected something like 2(x3),1; give "
-                               "--hosts, or --spawner fork for this machine",
+                               "\"%s\" is malformed: expected a list such as 2(x3),1; use --hosts, "
+                               "or --spawner fork for this machine",
                                hosts_show(text, strlen(text), shown));
         for (; times > 0 && at < hosts->count; times--, at++) {
             hosts->list[at].slots = slots;
@@ -41,10 +41,10 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
         if (times > 0 || *next == '\0') break;
         item = next + 1;
     }
-    return hosts_wrong(hosts,
-                       "\"%s\" does not match the %u hosts in %s: give --hosts, or --spawner fork "
-                       "for this machine",
-                       hosts_show(text, strlen(text), shown), hosts->count, list);
+    return hosts_wrong(
+        hosts,
+        "\"%s\" does not match the %u hosts in %s: use --hosts, or --spawner fork for this machine",
+        hosts_show(text, strlen(text), shown), hosts->count, list);
 }
 
 static bool batch_slurm(struct hosts *hosts, const char *variable, const char *text)
@@ -71,7 +71,7 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
             char shown[HOSTS_SHOWN];
             return hosts_wrong(
                 hosts,
-                "the number of slots of \"%s\" is missing: expected something like n1 4 n2 4",
+                "the number of slots of \"%s\" is missing: expected a list such as n1 4 n2 4",
                 hosts_show(name, name_len, shown));
         }
         if (!hosts_add_item(hosts, name, name_len, slots)) return false;

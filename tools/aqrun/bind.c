@@ -35,7 +35,7 @@ void bind_open(void)
     if (!job.bind) return;
     cpu_set_t *mask = aqi_allowed_cpus(&bind.mask_bytes);
     if (mask == NULL)
-        die("--bind core: sched_getaffinity: %s; start without --bind", strerror(errno));
+        die("--bind core: sched_getaffinity: %s; start the job without --bind", strerror(errno));
     unsigned all = (unsigned)CPU_COUNT_S(bind.mask_bytes, mask);
     bind.threads = calloc(all, sizeof(*bind.threads));
     if (bind.threads == NULL) die("no memory for %u processors", all);

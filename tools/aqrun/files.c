@@ -24,16 +24,15 @@ bool files_check(const char *pattern, char why[FILES_WHY])
     for (const char *at = strchr(pattern, '%'); at != NULL; at = strchr(at + 2, '%')) {
         by_rank = by_rank || at[1] == 'r';
         if (at[1] != '\0' && strchr("rsj%", at[1]) != NULL) continue;
-        snprintf(
-            why, FILES_WHY,
-            "--output %.100s: %%%.1s has no meaning; %%r is the number of the process, %%s out "
-            "or err, %%j the name of the job, %%%% a %%",
-            pattern, at + 1);
+        snprintf(why, FILES_WHY,
+                 "--output %.100s: %%%.1s is unknown; %%r stands for the number of the process, "
+                 "%%s for out or err, %%j for the name of the job, and %%%% for a %%",
+                 pattern, at + 1);
         return false;
     }
     if (by_rank) return true;
     snprintf(why, FILES_WHY,
-             "--output %.100s: without %%r all processes would write to one file; add it, or give "
+             "--output %.100s: without %%r, all processes would write to one file; add it, or give "
              "a directory",
              pattern);
     return false;
@@ -97,8 +96,7 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
     fds[0] = fds[1] = -1;
     for (int i = 0; i < 2; i++) {
         if (!files_name(pattern, rank, files_streams[i], job_id, names[i])) {
-            snprintf(why, FILES_WHY, "--output %.100s...: the name of the file is too long",
-                     pattern);
+            snprintf(why, FILES_WHY, "--output %.100s...: the file name is too long", pattern);
             break;
         }
         bool same = i == 1 && strcmp(names[0], names[1]) == 0;
@@ -159,10 +157,10 @@ static void files_lose(const char *name, uint32_t rank, int err)
     size_t bytes = (files_lost_ones.count + 1) * sizeof(char *);
     char **names = realloc(files_lost_ones.names, bytes);
     if (names == NULL || (names[files_lost_ones.count] = strdup(name)) == NULL)
-        die("no memory for the name of a file");
+        die("no memory for a file name");
     files_lost_ones.names = names;
     if (files_lost_ones.count++ == 0)
-        say("cannot write %s: %s; the output of rank %u from here on is missing; the job goes on",
+        say("cannot write %s: %s; the output of rank %u is missing from here on; the job goes on",
             name, strerror(err), rank);
 }
 
@@ -187,7 +185,7 @@ static int files_reach(char *name, uint32_t rank)
         return files_open_ones[at].fd;
     int fd = files_open_one(name, 0);
     char *copy = fd >= 0 ? strdup(name) : NULL;
-    if (fd >= 0 && copy == NULL) die("no memory for the name of a file");
+    if (fd >= 0 && copy == NULL) die("no memory for a file name");
     if (fd < 0) return -1;
     files_close(at);
     files_open_ones[at].name = copy;

@@ -42,7 +42,7 @@ static bool hostfile_strange(struct hosts *hosts, const char *word, size_t len)
 {
     char shown[HOSTS_SHOWN];
     return hosts_wrong(hosts,
-                       "unknown \"%s\" after a host: write NAME, NAME slots=N, NAME:N or NAME N, "
+                       "unknown \"%s\" after a host: give NAME, NAME slots=N, NAME:N or NAME N, "
                        "and # before a comment",
                        hosts_show(word, len, shown));
 }
@@ -93,7 +93,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         if ((size_t)(stop - bytes) > HOSTFILE_LINE)
             return hosts_wrong(
                 hosts,
-                "this line has more than %u characters: is it a list of hosts, one per line?",
+                "this line has more than %u characters: is the file a list of hosts, one per line?",
                 HOSTFILE_LINE);
         const char *comment = memchr(bytes, '#', (size_t)(stop - bytes));
         if (!hostfile_line(hosts, bytes, comment != NULL ? comment : stop, format)) return false;
@@ -101,7 +101,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
     }
     if (hosts->mentions != before) return true;
     snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
-    return hosts_wrong(hosts, "it contains no host: write one name per line");
+    return hosts_wrong(hosts, "it contains no host: give one name per line");
 }
 
 /* Read a file, which may be a pipe: <(command). */
@@ -118,7 +118,7 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
     }
     if (got == 0) return bytes;
     if (*len > HOSTFILE_MOST)
-        hosts_wrong(hosts, "it has more than %u MB: is it a list of hosts, one per line?",
+        hosts_wrong(hosts, "it has more than %u MB: is the file a list of hosts, one per line?",
                     HOSTFILE_MOST >> 20);
     else
         hosts_wrong(hosts, "cannot read it: %s", strerror(got < 0 ? errno : ENOMEM));

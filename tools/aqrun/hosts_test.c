@@ -77,19 +77,19 @@ static void lists_that_make_no_sense(void **state)
         {"a*65537", "not end in a number of slots"},
         {"a*4294967297", "not end in a number of slots"},
         {"a*65536,a", "more than 65536 slots"},
-        {"n[", "has a [ without ]"},
-        {"n[1-3", "has a [ without ]"},
+        {"n[", "has a [ without a ]"},
+        {"n[1-3", "has a [ without a ]"},
         {"n]", "is not a host name"},
         {"n[]", "is not a range"},
         {"n[a-b]", "is not a range"},
         {"n[3-1]", "is not a range"},
         {"n[1-]", "is not a range"},
         {"n[1,]", "is not a range"},
-        {"n[1 -2]", "without ]"},
+        {"n[1 -2]", "without a ]"},
         {"n[1-99999999]", "more than 65536 hosts"},
         {"n[1-65536],m", "more than 65536 hosts"},
         {"n[1-9999999999]", "is not a range"},
-        {"n[1-2][1-", "without ]"},
+        {"n[1-2][1-", "without a ]"},
         {"a[1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1][1,1]"
          "[1,1][1,1][1,1][1,1]",
          "65536 slots"},
@@ -299,7 +299,7 @@ static void batch_files(void **state)
 static void batch_nonsense(void **state)
 {
     static const char *const cases[][4] = {
-        {"SLURM_JOB_NODELIST", "n[1-", "2", "SLURM_JOB_NODELIST: \"n[1-\" has a [ without ]"},
+        {"SLURM_JOB_NODELIST", "n[1-", "2", "SLURM_JOB_NODELIST: \"n[1-\" has a [ without a ]"},
         {"SLURM_JOB_NODELIST", "n[1-3]", "2(x2)",
          "does not match the 3 hosts in SLURM_JOB_NODELIST"},
         {"SLURM_JOB_NODELIST", "n[1-3]", "2(x4)", "does not match the 3 hosts"},

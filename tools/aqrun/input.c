@@ -86,7 +86,8 @@ static void input_terminal_ready(struct aqi_source *source)
 static void input_make_pipe(void)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) die("pipe for the input of rank 0: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        die("cannot create a pipe for the input of rank 0: %s", strerror(errno));
     input.rank_end = ends[0];
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
     aqi_source_open(&input.pipe, ends[1], input_pipe_ready);

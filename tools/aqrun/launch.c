@@ -67,10 +67,10 @@ bool launch_far(void)
 static void launch_check_manager(void)
 {
     if (job.options.output != NULL)
-        launch_wrong("--output only works for processes that aqrun starts itself: omit it, or use "
+        launch_wrong("--output works only for processes that aqrun starts itself: omit it, or use "
                      "srun --output, mpirun --output-filename");
     if (job.options.timeout_ns != 0)
-        launch_wrong("--timeout only works for processes that aqrun starts itself: omit it, or use "
+        launch_wrong("--timeout works only for processes that aqrun starts itself: omit it, or use "
                      "srun --time, or timeout(1)");
 }
 
@@ -129,7 +129,7 @@ void launch_manager(void)
     tell("becoming %s", argv[0]);
     execvp(argv[0], argv);
     int err = errno;
-    say("cannot run %s%s%s: %s", argv[0], *command != '\0' ? ", which is in " : "",
+    say("cannot run %s%s%s: %s", argv[0], *command != '\0' ? ", given by " : "",
         *command != '\0' ? variable : "", strerror(err));
     exit(EXIT_CANNOT_RUN);
 }

@@ -225,7 +225,7 @@ static void main_finish(void)
     }
     bool alone = aqi_agent_children() == 0;
     if (!alone)
-        serve_tell_missing("other hosts do not end, and nothing comes from them: the network to "
+        serve_tell_missing("other hosts do not end, and nothing arrives from them: the network to "
                            "them is down, or does not carry packets of 576 bytes (MTU)");
     aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + patient : patience);
     main_await_sessions();

@@ -138,8 +138,8 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
                                      used > 0 ? " or " : "", manager_rows[i].program);
     aqi_explain(why, HOSTS_WHY,
-                "no suitable %s was found in PATH: install one, or load its module; --spawner "
-                "ssh needs none",
+                "no suitable %s was found in PATH: install one or load its module, or use "
+                "--spawner ssh, which needs none",
                 names);
     return NULL;
 }
@@ -224,9 +224,10 @@ static bool manager_slurm(struct manager_words *to, const struct manager_wish *w
 {
     uint32_t hosts = wish->named ? wish->place->hosts : wish->spread;
     if (wish->named && !manager_even(wish->place))
-        return aqi_explain(why, HOSTS_WHY,
-                           "srun distributes processes evenly, but these hosts have different "
-                           "numbers: add -N, give each the same slots, or use --spawner ssh");
+        return aqi_explain(
+            why, HOSTS_WHY,
+            "srun distributes processes evenly, but these hosts have different numbers of slots: "
+            "add -N, give each host the same number, or use --spawner ssh");
     manager_add(to, "--ntasks=%u", wish->place->ranks);
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
     char *list = wish->named ? manager_list(wish, false) : NULL;

@@ -117,10 +117,11 @@ static bool options_keep;
 
 static const struct command_row option_rows[] = {
     {'n', "ranks", "N",
-     "start N processes, 1 to 65536 (default: one per slot, or one per host without slots; 1 "
-     "without hosts)",
+     "start N processes, 1 to 65536 (default: one per slot, or one per host if there are no slots; "
+     "1 without hosts)",
      .take = option_ranks},
-    {'N', "nodes", "HOSTS", "use this many hosts; spread the processes evenly, within their slots",
+    {'N', "nodes", "HOSTS",
+     "use this many hosts, and spread the processes evenly over them, within their slots",
      .take = option_hosts_wanted},
     {0, "hosts", "LIST", "comma-separated hosts, such as n1,n2*4,n3:2,n[04-16]*8",
      .text = &job.options.hosts},
@@ -131,9 +132,9 @@ static const struct command_row option_rows[] = {
      "how to start the processes: fork (all on this machine), ssh, or by a process manager: pmix, "
      "pmi2, pmi or mpi (sets AQ_SPAWNER)",
      .variable = "AQ_SPAWNER"},
-    {0, "ssh-command", "WORDS", "the command that reaches other hosts (sets AQ_SSH_CMD)",
+    {0, "ssh-command", "WORDS", "the command by which other hosts are reached (sets AQ_SSH_CMD)",
      .variable = "AQ_SSH_CMD"},
-    {0, "ssh-options", "WORDS", "options of that command (sets AQ_SSH_OPTIONS)",
+    {0, "ssh-options", "WORDS", "options for that command (sets AQ_SSH_OPTIONS)",
      .variable = "AQ_SSH_OPTIONS"},
     {0, "fanout", "N", "the maximum number of hosts that each host starts (sets AQ_SSH_FANOUT)",
      .variable = "AQ_SSH_FANOUT"},
@@ -157,16 +158,17 @@ static const struct command_row option_rows[] = {
      "process runs; or a file name with %r for the process, %s for out or err, %j for the job",
      .take = option_output},
     {'v', "verbose", NULL, "report progress on standard error", .flag = &job.options.verbose},
-    {'t', "test", NULL, "dry run: print what would be run, one line per process, and run nothing",
+    {'t', "test", NULL,
+     "dry run: print the commands that would be run, one line per process, and run nothing",
      .flag = &job.options.test_only},
-    {'k', "keep", NULL, "keep temporary files; has no effect, as aqrun creates none",
+    {'k', "keep", NULL, "keep temporary files; has no effect, since aqrun creates none",
      .flag = &options_keep},
     {0, "survive", NULL,
      "continue when a process dies, and notify the others (sets AQ_SURVIVE=yes)",
      .variable = "AQ_SURVIVE"},
     {0, "same-addresses", NULL,
      "place programs and their static data at the same addresses in all processes, if the system "
-     "permits it",
+     "permits",
      .take = option_same_addresses},
     {0, "timeout", "TIME",
      "end the job if it runs longer than TIME, such as 90s or 10m; the exit code is then 124",
@@ -189,7 +191,7 @@ static const char options_tail[] =
     "    aqrun -n 2 sh -c 'taskset -c $AQ_RANK ./program'\n"
     "\n"
     "A process ends the job if it is killed, if it ends without aq_finalize after calling\n"
-    "aq_init, or if it ends with a non-zero code without calling aq_init. The other processes\n"
+    "aq_init, or if it ends with a nonzero code without calling aq_init. The other processes\n"
     "are notified, get SIGTERM after a quarter of AQ_EXIT_TIMEOUT (default 2s) and SIGKILL after\n"
     "three quarters. SIGINT, SIGTERM and SIGHUP to aqrun do the same; a second signal kills at\n"
     "once. Nothing that the processes started survives the job.\n"
@@ -202,31 +204,31 @@ static const char options_tail[] =
     "Hosts come from --hosts, --hostfile, AQ_HOSTS, AQ_HOSTFILE, or from Slurm, PBS, OAR, LSF or\n"
     "Grid Engine; otherwise only this machine is used. A host file has one host per line, as\n"
     "NAME, NAME slots=N, NAME:N or NAME N; # begins a comment. A host that is listed several\n"
-    "times, also by a batch system, has one slot for each time. If any host has slots, a host\n"
+    "times, even by a batch system, has one slot for each time. If any host has slots, a host\n"
     "without a number has one. Ranks are placed in blocks: each host is filled up to its slots\n"
     "before the next. Without slots, or with -N, ranks are spread evenly. More processes than\n"
     "slots are an error without --oversubscribe. localhost, the host name and its own addresses\n"
     "mean this machine.\n"
     "\n"
     "Other hosts are reached by ssh, which must not prompt (keys, known hosts). They get the\n"
-    "environment except variables that are meaningful only here: of ssh, the terminal, displays,\n"
-    "daemons. While hosts start, aqrun now and then names those that are missing, if standard\n"
-    "error is a terminal or with -v.\n"
+    "environment, except for variables that are meaningful only here: those of ssh, terminals,\n"
+    "displays and daemons. While hosts start, aqrun now and then names those that are missing,\n"
+    "if standard error is a terminal or with -v.\n"
     "\n"
-    "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra: the\n"
-    "first of those supporting it on PATH; -t shows the command. Then --prefix works as in that\n"
-    "command, and --output and --timeout are not available. Long options may begin with one\n"
-    "dash: -spawner=ssh.\n"
+    "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra:\n"
+    "the first of them that is on PATH and supports it; -t shows the command. Then --prefix\n"
+    "works as in that command, and --output and --timeout are not available. Long options may\n"
+    "begin with one dash: -spawner=ssh.\n"
     "\n"
     "Environment:\n"
     "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
     "  AQ_EXIT_TIMEOUT   how long the end of the job may take (default 2s)\n"
-    "  AQ_BIND           core: as --bind core (default none)\n"
-    "  AQ_SURVIVE        yes: as --survive (default no)\n"
+    "  AQ_BIND           core: like --bind core (default none)\n"
+    "  AQ_SURVIVE        yes: like --survive (default no)\n"
     "  AQ_SSH_TIMEOUT    how long a host may take to answer (default 30s)\n"
     "  AQ_REMOTE_AQRUN   the path of aqrun on other hosts (default: as here)\n"
     "\n"
-    "Exit code: the first non-zero code of a process, or the code passed to aq_exit; for a\n"
+    "Exit code: the first nonzero code of a process, or the code passed to aq_exit; for a\n"
     "signal, 128 plus its number; 127 if the program is not found, 126 if it cannot be run; 124\n"
     "after --timeout; 2 for a bad command line; 1 for other failures; otherwise 0.\n";
 

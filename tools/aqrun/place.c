@@ -88,12 +88,12 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
             "the hosts have %llu slots, but a job has at most %u processes: set the number with -n",
             (unsigned long long)ranks, AQI_MAX_RANKS);
     if (!list->counted || ranks <= slots || wish->oversubscribe) return true;
-    return aqi_explain(
-        why, HOSTS_WHY,
-        "-n %llu: the hosts in use (%u) have only %llu slots; start fewer processes, "
-        "give hosts more slots (--hosts %s*SLOTS), or add --oversubscribe; "
-        "--spawner fork starts all on this machine",
-        (unsigned long long)ranks, hosts, (unsigned long long)slots, list->list[0].name);
+    return aqi_explain(why, HOSTS_WHY,
+                       "-n %llu: the hosts in use (%u) have only %llu slots; start fewer "
+                       "processes, give hosts more slots (--hosts %s*SLOTS), or add "
+                       "--oversubscribe; --spawner fork starts all processes on this machine",
+                       (unsigned long long)ranks, hosts, (unsigned long long)slots,
+                       list->list[0].name);
 }
 
 /* Determine how many of the hosts are used, and where their ranks begin. */

@@ -18,7 +18,7 @@ int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct outpu
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        die("pipe for the output of rank %u: %s", rank, strerror(errno));
+        die("cannot create a pipe for the output of rank %u: %s", rank, strerror(errno));
     *relay = (struct relay){.to = to, .rank = rank, .stream = stream};
     aqi_source_open(&relay->source, ends[0], relay_ready);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);

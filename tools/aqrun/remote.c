@@ -38,8 +38,8 @@ static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         uint64_t now = aqi_now_ns();
         if (now >= limit)
-            die("--agent: no ticket was received on standard input; this option is for internal "
-                "use by aqrun, over ssh");
+            die("--agent: no ticket was received on standard input; aqrun itself uses this option, "
+                "over ssh");
         if (poll(&input, 1, (int)((limit - now) / 1000000 + 1)) <= 0) continue;
         ssize_t got = read(STDIN_FILENO, at, room);
         if (got >= 0) return (size_t)got;
@@ -100,10 +100,10 @@ static const char *remote_settle(void)
         if (now != -1) (void)personality((unsigned long)now | ADDR_NO_RANDOMIZE);
     }
     if (chdir(ticket->folder) == 0) return NULL;
-    snprintf(
-        why, sizeof(why),
-        "there is no directory %s here (%s): create it, or start aqrun in one that all hosts have",
-        ticket->folder, strerror(errno));
+    snprintf(why, sizeof(why),
+             "there is no directory %s here (%s): create it, or start aqrun in a directory that "
+             "all hosts have",
+             ticket->folder, strerror(errno));
     return why;
 }
 

@@ -38,7 +38,7 @@ static const char *serve_hint(void *arg)
 {
     (void)arg;
     return aqi_cgroup_read("").kills > job.memory_kills
-               ? ", as the memory limit of its cgroup was reached: raise it (memory.max), or start "
+               ? ", because its cgroup reached its memory limit: raise it (memory.max), or start "
                  "fewer processes"
                : "";
 }
@@ -104,7 +104,7 @@ static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *
 void serve_tell_missing(const char *why)
 {
     if (!job.over || job.agent != 0 || aqi_hub_code(job.hub) != 0) return;
-    say("the end of what ranks have printed may be missing: %s", why);
+    say("the last output of ranks may be missing: %s", why);
     aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 

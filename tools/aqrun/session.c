@@ -264,7 +264,7 @@ static void session_over(struct session *session, int status)
     quoted = session->state != SESSION_ANSWERED && session->said[0] != '\0';
     snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
              quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
-             hand[0] != '\0' ? "; try by hand: " : "", hand);
+             hand[0] != '\0' ? "; try it by hand: " : "", hand);
     session_finish(session, session->late || status != 0, why);
 }
 

@@ -207,7 +207,7 @@ static void failures(void **state)
         {"silent", "host silent: the session ended with code 3", ""},
         {"old", "install the same version on all hosts", "(aqrun: unknown option: --agent)"},
         {"killed", "was killed by signal 9", "killed true"},
-        {"hang", "no answer within 1 s; try by hand", "hang true"},
+        {"hang", "no answer within 1 s; try it by hand", "hang true"},
     };
     uint32_t count = AQI_COUNT_OF(cases);
     struct sessions *sessions = open_sessions(8, SECOND);

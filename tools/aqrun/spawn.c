@@ -41,7 +41,7 @@ void spawn_open(int epoll)
     spawn.epoll = epoll;
     spawn.null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (spawn.null < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        die("open /dev/null or create a pipe: %s", strerror(errno));
+        die("cannot open /dev/null or create a pipe: %s", strerror(errno));
     spawn.report_to = ends[1];
     aqi_source_open(&spawn.reports, ends[0], spawn_reports_ready);
     aqi_source_watch(&spawn.reports, EPOLLIN);
@@ -56,7 +56,7 @@ static const char *spawn_hint(int err)
     const char *program = job.options.command[0];
     struct stat is;
     if (err == ENOENT && strchr(program, '/') == NULL)
-        return access(program, X_OK) == 0 ? "; it is in this directory: write ./ before it"
+        return access(program, X_OK) == 0 ? "; it is in this directory: put ./ before it"
                                           : "; it was not found in PATH";
     if (err == ENOENT && access(program, F_OK) == 0)
         return "; it exists, but its interpreter does not";
@@ -79,11 +79,10 @@ void spawn_read_reports(void)
         if (aqi_hub_ending(job.hub)) continue; /* all fail for the same reason */
         char where[BIND_TEXT_BYTES];
         if (report.unbound) {
-            aqi_hub_failed(job.hub, AQI_EXIT_FAILED,
-                           "cannot bind rank %u%s: sched_setaffinity: %s; start without "
-                           "--bind",
-                           report.rank, bind_text(report.rank - job.first, where),
-                           strerror(report.err));
+            aqi_hub_failed(
+                job.hub, AQI_EXIT_FAILED,
+                "cannot bind rank %u%s: sched_setaffinity: %s; start the job without --bind",
+                report.rank, bind_text(report.rank - job.first, where), strerror(report.err));
             continue;
         }
         aqi_hub_failed(job.hub, report.err == ENOENT ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN,
@@ -184,7 +183,8 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
                 relay_open(&rank->relay[i], rank->number, i, pattern != NULL ? NULL : &to[i]);
     }
     if (files->standard[2] < 0)
-        die("descriptor for the output of rank %u: %s", rank->number, strerror(errno));
+        die("cannot create a descriptor for the output of rank %u: %s", rank->number,
+            strerror(errno));
 }
 
 /*
@@ -216,7 +216,8 @@ static void spawn_rank(struct rank *rank)
     struct spawn_files files = {
         .place = aqi_desk_place(rank->number),
         .standard = {rank->number == 0 ? spawn.input : spawn.null, STDOUT_FILENO, STDERR_FILENO}};
-    if (files.place < 0) die("socket pair for rank %u: %s", rank->number, strerror(errno));
+    if (files.place < 0)
+        die("cannot create a socket pair for rank %u: %s", rank->number, strerror(errno));
     if (!spawn_open_output(rank, &files)) return;
     pid_t launcher = getpid();
     pid_t pid = fork();

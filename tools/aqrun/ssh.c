@@ -115,7 +115,8 @@ static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const c
     if (!ssh_split(words, way->command)) bad = way->command;
     bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
     if (words->count == 0)
-        return aqi_explain(why, SSH_WHY, "the command that reaches other hosts is empty: set %s",
+        return aqi_explain(why, SSH_WHY,
+                           "the command by which other hosts are reached is empty: set %s",
                            aqi_setting_variable("AQ_SSH_CMD"));
     if (bad == NULL && !ssh_split(words, way->options)) bad = way->options;
     if (bad != NULL)
@@ -139,7 +140,7 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
     size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
     char **argv = malloc(most * sizeof(*argv) + bytes);
     if (line == NULL || argv == NULL) {
-        snprintf(why, SSH_WHY, "no memory for the command that reaches %.100s", host);
+        snprintf(why, SSH_WHY, "no memory for the command by which %.100s is reached", host);
         free(line);
         free(argv);
         return NULL;

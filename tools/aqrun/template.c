@@ -40,10 +40,10 @@ static char *template_word(struct template *to, const char *word, char *why, siz
     for (; *word != '\0'; word++) {
         char sign = *word == '%' ? word[1] : ' ';
         if (sign == '\0' || strchr("NP% ", sign) == NULL) {
-            snprintf(why, room,
-                     "%s: unknown %.2s: there are %%N, %%P and %%%%, and as separate words %%C, "
-                     "%%A and %%V",
-                     to->variable, word);
+            snprintf(
+                why, room,
+                "%s: unknown %.2s: give %%N, %%P and %%%%, and as separate words %%C, %%A and %%V",
+                to->variable, word);
             fclose(file);
             free(text);
             return NULL;
@@ -100,10 +100,10 @@ char **manager_template(const struct manager_wish *wish, const char *variable, c
     bool expanded =
         to.argv != NULL && to.made != NULL && template_expand(&to, words, why, HOSTS_WHY);
     if (expanded && !to.has_program)
-        snprintf(
-            why, HOSTS_WHY,
-            "%s=\"%.200s\" does not contain the program: %%C is the program with its arguments",
-            variable, text);
+        snprintf(why, HOSTS_WHY,
+                 "%s=\"%.200s\" does not contain the program: add %%C, which stands for the "
+                 "program with its arguments",
+                 variable, text);
     if (!expanded || !to.has_program) template_free(&to);
     free(to.made);
     free(words);

@@ -166,8 +166,8 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
     ticket_put_all(&out, ticket);
     if (out.used > TICKET_MOST) {
         aqi_explain(why, TICKET_WHY,
-                    "environment, arguments and hosts have %zu MB together; the maximum that can "
-                    "be sent to other hosts is %u MB",
+                    "the environment, arguments and hosts have %zu MB together; at most %u MB can "
+                    "be sent to other hosts",
                     out.used >> 20, TICKET_MOST >> 20);
         return NULL;
     }
@@ -377,8 +377,8 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     char line[TICKET_HEAD_LINE + 1], version[TICKET_HEAD_LINE + 1];
     if (memcmp(bytes, head, aqi_min(len, sizeof(head) - 1)) != 0) {
         aqi_explain(why, TICKET_WHY,
-                    "no ticket on standard input: --agent is for internal use by aqrun, to "
-                    "start agents on other hosts");
+                    "no ticket on standard input: aqrun itself uses --agent, to start agents on "
+                    "other hosts");
         return -1;
     }
     const uint8_t *newline = memchr(bytes, '\n', aqi_min(len, TICKET_HEAD_LINE));
@@ -388,7 +388,7 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     line[*used] = '\0';
     if (newline == NULL ||
         sscanf(line + sizeof(head) - 1, "%9u %80[0-9A-Za-z.+~-]\n", &protocol, version) != 2) {
-        aqi_explain(why, TICKET_WHY, "the first line of the ticket is damaged");
+        aqi_explain(why, TICKET_WHY, "the ticket is damaged: its first line is invalid");
         return -1;
     }
     unsigned major, minor;
@@ -398,7 +398,7 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
         if (strcmp(version, aq_version()) != 0)
             aqi_explain(why, TICKET_WHY,
                         "the job was started by aqrun %s, and %s on this host is aqrun %s: they "
-                        "are compatible, but install the same version on all hosts",
+                        "are compatible, but it is better to install the same version on all hosts",
                         version, self, aq_version());
         return 1;
     }

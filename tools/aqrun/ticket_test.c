@@ -151,10 +151,10 @@ static void no_tickets(void **state)
     static const char *const texts[][2] = {
         {"Welcome\n", "no ticket on"},
         {"aqrun tickot 1", "no ticket on"},
-        {"aqrun ticket x y\n", "first line of the ticket is damaged"},
-        {"aqrun ticket 1 \033[0m\n", "first line of the ticket is damaged"},
+        {"aqrun ticket x y\n", "the ticket is damaged: its first line is invalid"},
+        {"aqrun ticket 1 \033[0m\n", "the ticket is damaged: its first line is invalid"},
         {"aqrun ticket 1 11111111111111111111111111111111111111111111111111111111111111111111111",
-         "first line of the ticket is damaged"},
+         "the ticket is damaged: its first line is invalid"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(texts); i++) {
         char why[TICKET_WHY] = "";
@@ -326,7 +326,7 @@ static void too_large(void **state)
     folder[TICKET_MOST] = '\0';
     t.folder = folder;
     assert_null(ticket_encode(&t, &len, why));
-    assert_non_null(strstr(why, "the maximum that can be sent to other hosts is 32 MB"));
+    assert_non_null(strstr(why, "at most 32 MB can be sent to other hosts"));
     free(folder);
 }
 

@@ -160,7 +160,7 @@ void tree_start_all(void)
             tree.sessions =
                 sessions_open(&hooks, NULL, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
                               tree.plan.ssh_timeout_ns);
-        if (tree.sessions == NULL) die("no memory for sessions of ssh");
+        if (tree.sessions == NULL) die("no memory for ssh sessions");
         tree_start(host);
     }
 }
