@@ -16,14 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A frame of the hub is sent in pieces of a link's frame, each preceded by this. CLOCK: a query
- * for the time, or the answer. */
+/* The first byte of each frame of a link. A frame of the hub is sent in pieces: MORE, …, LAST.
+ * CLOCK is a time query or its answer. */
 enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
 #define AGENT_PIECE (AQI_LINK_FRAME_MAX - 1)
 /* The maximum size of a result, and of its description. */
 #define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096)
 
-/* Interval of time queries, once the clock is known. */
+/* Interval of time queries once the clock is known. */
 #define AGENT_CLOCK_NS 250000000u
 #define AGENT_RETRY_NS 10000000u
 
@@ -31,15 +31,15 @@ struct agent_clock {
     uint8_t kind, answer;
     uint8_t unused[6];
     uint64_t asked;           /* by the clock of the querying agent */
-    uint64_t heard, answered; /* by that of the job, as known to the answering agent */
-    uint64_t error;           /* of these; UINT64_MAX: unknown */
+    uint64_t heard, answered; /* by the job's clock, as estimated by the answering agent */
+    uint64_t error;           /* of these two; UINT64_MAX: unknown */
 };
 
 /* The link to another agent, and the received part of a frame. */
 struct agent_peer {
-    struct aqi_link *link; /* NULL: there is none */
+    struct aqi_link *link; /* NULL: not connected */
     uint32_t number;
-    bool called; /* by us */
+    bool called; /* by this agent */
     bool open;
     uint8_t *pieces;
     size_t got, room;
@@ -49,11 +49,11 @@ static struct {
     struct aqi_agent_params params;
     struct aqi_hub *hub;
     struct aqi_links *links;
-    struct agent_peer **peers;   /* by number; NULL: none yet */
+    struct agent_peer **peers;   /* by number; NULL: not used yet */
     struct agent_peer *above;    /* the agent that we have called */
-    uint32_t children;           /* links that others have opened here */
+    uint32_t children;           /* links that other agents have opened to this one */
     struct agent_peer *uncalled; /* a call that failed to start */
-    bool told;                   /* a link has called the hub: something may be due */
+    bool told;                   /* a link has called the hub, which may have work due */
     uint16_t port;
     struct aqi_align align; /* our clock and the root's */
     char name[64];          /* of this host */
@@ -83,7 +83,7 @@ static void agent_peer_reset(struct agent_peer *peer)
     *peer = (struct agent_peer){.number = peer->number};
 }
 
-/* --- to others ------------------------------------------------------------------------------ */
+/* --- to other agents ------------------------------------------------------------------------ */
 
 static void agent_to_agent(void *arg, uint32_t number, const void *frame, size_t len)
 {
@@ -125,8 +125,8 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     if (status != AQ_OK) agent.uncalled = peer; /* the next tick reports it to the hub */
 }
 
-/* A quarter, so that there is time to call others, and call again, before the root declares us
- * dead. */
+/* A quarter of the timeout leaves time to retry, and to try other ancestors, before the root
+ * declares this host dead. */
 static void agent_attach(void *arg, uint32_t ancestor)
 {
     (void)arg;
@@ -154,7 +154,7 @@ static void agent_ask_clock(uint64_t now)
     agent_send_clock(agent.above, &question);
 }
 
-/* To answer queries, an agent needs the time itself. */
+/* To answer queries, an agent needs the job's time itself. */
 static void agent_answer_clock(const struct agent_peer *peer, struct agent_clock clock,
                                uint64_t now)
 {
@@ -192,7 +192,7 @@ static uint64_t agent_tick_clock(uint64_t now)
     return agent.ask_ns;
 }
 
-/* --- from others ---------------------------------------------------------------------------- */
+/* --- from other agents ---------------------------------------------------------------------- */
 
 static void agent_tell(void)
 {
@@ -214,7 +214,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
         aqi_link_close(link, 0);
         return;
     }
-    if (peer->link != NULL) { /* it has closed the old link, which we have not noticed */
+    if (peer->link != NULL) { /* the peer has closed the old link; its end has not arrived yet */
         agent_detach(NULL, peer->number);
         aqi_hub_link_lost(agent.hub, peer->number, false, "it connected again");
     }
@@ -265,7 +265,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     } else if (status == AQ_OK && bytes[0] == AGENT_LAST) {
         size_t got = peer->got;
         uint8_t *pieces = peer->pieces;
-        peer->pieces = NULL; /* the hub may end the link */
+        peer->pieces = NULL; /* the hub may close the link */
         peer->got = peer->room = 0;
         status = aqi_hub_frame(agent.hub, number, pieces, got);
         free(pieces);
@@ -395,7 +395,7 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
 void aqi_agent_start(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
-    /* This leaves time to report the reason before the root ends the job. */
+    /* Leave time to report the reason before the root ends the job. */
     uint64_t within_ns = aqi_min(own->host_timeout_ns, own->start_timeout_ns / 4 * 3);
     if (own->agent != 0) agent_call(aqi_hub_parent(own->agent, own->fanout), within_ns);
 }
@@ -448,7 +448,8 @@ void aqi_agent_leave(uint64_t limit_ns)
         if (agent.peers[i] != NULL) agent_detach(NULL, i);
     for (;;) {
         uint64_t next = aqi_agent_tick();
-        /* Checked after the tick, in which links end: nothing else would wake the loop. */
+        /* Check after the tick, which ends links: if it ended the last one, nothing would wake the
+         * loop. */
         if (aqi_links_count(agent.links) == 0 || aqi_now_ns() >= limit_ns) return;
         aqi_loop_once(aqi_min(next, limit_ns));
     }

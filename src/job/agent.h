@@ -13,35 +13,36 @@
 
 struct aqi_agent_params {
     /*
-     * The hub, as in hub.h; set the `hooks` for processes and users: kill, asleep, hint, say,
-     * output, input, over, die. The agent sets the others, `page` and `now_ns`.
+     * Parameters of the hub, see hub.h. The caller sets the `hooks` for processes and users: kill,
+     * asleep, hint, say, output, input, over, die. The agent sets all other hooks, `page` and
+     * `now_ns`.
      */
     struct aqi_hub_params hub;
     uint32_t local_ranks;
     /* The addresses of an agent up the tree: "10.0.0.7:40000,…". NULL: unreachable. */
     const char *(*where)(void *arg, uint32_t agent);
-    /* An agent has attached here, or its link is gone; may be NULL. */
+    /* An agent has attached here, or its link has ended; may be NULL. */
     void (*came)(void *arg, uint32_t agent);
-    /* The link of an agent below has failed, perhaps before all output of its ranks had arrived;
-     * also called after the end of the job. May be NULL. */
+    /* The link of an agent below has failed, perhaps before all output of its ranks arrived; also
+     * called after the end of the job. May be NULL. */
     void (*torn)(void *arg, uint32_t agent, const char *why);
-    /* A caller that does not belong to the job was rejected; may be NULL. */
+    /* A connection from outside the job was rejected; may be NULL. */
     void (*stranger)(void *arg, const char *why, unsigned more);
     const char *ports; /* AQ_CONTROL_PORTS */
 };
 
 /*
- * Open an agent; with several agents it listens for others.
+ * Open an agent, which listens for other agents if there are several.
  *
  * @return AQ_ENOTSUP  Several hosts need libcrypto, which is missing.
  */
 aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub **hub);
-/* Begin to attach, unless this is the root. From now on `where` must be able to answer. */
+/* Begin to attach, unless this is the root. `where` may be called from now on. */
 void aqi_agent_start(void);
 /* The addresses at which this agent may be reached, as from aqi_links_offer. */
 aq_status aqi_agent_offer(char *text, size_t len);
-/* Do whatever is due. Returns when to call it next. */ uint64_t aqi_agent_tick(void);
-/* Whether the root can be reached; the number of agents attached here. */
+/* Do all work that is due. Returns the time of the next call. */ uint64_t aqi_agent_tick(void);
+/* Whether the root can be reached, and the number of agents attached here. */
 bool aqi_agent_attached(void);
 uint32_t aqi_agent_children(void);
 /* Send queued data and close all links in an orderly way; runs the loop until that is done, but at

@@ -1,4 +1,4 @@
-/* The clocks of two hosts: the best of the last samples, approached without a step. */
+/* Follows the clock of another host: approaches the best of the last samples without steps. */
 #include "job/align.h"
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ static uint64_t align_distance(int64_t a, int64_t b)
     return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
 
-/* To make room, every other node of the older half is dropped. */
+/* Make room: drop every other node of the older half. */
 static void align_thin(struct aqi_align *align)
 {
     unsigned kept = 0;
@@ -42,14 +42,14 @@ static void align_node(struct aqi_align *align, uint64_t at, int64_t offset)
     align->nodes[align->used++] = (struct aqi_align_node){at, offset};
 }
 
-/* From `now` on approach the value of the best sample. */
+/* From `now` on, approach the offset of the best sample. */
 static void align_follow(struct aqi_align *align, uint64_t now)
 {
     int64_t wanted = align_best(align, now)->offset;
     int64_t present = aqi_align_offset(align, now);
     uint64_t distance = align_distance(wanted, present);
     if (align->used == 0) align_node(align, 0, wanted);
-    if (align->count <= ALIGN_ENOUGH) { /* not queried yet */
+    if (align->count <= ALIGN_ENOUGH) { /* not in use yet */
         align->nodes[0].offset = wanted;
         return;
     }
@@ -65,10 +65,9 @@ void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint
 {
     if (got < asked || answered < heard || error > INT64_MAX) return;
     uint64_t way = got - asked, held = answered - heard;
-    if (way < held) return; /* one of the clocks was set, or the sample is forged */
+    if (way < held) return; /* a clock was set, or the sample is forged */
     struct aqi_align_sample *sample = &align->samples[align->count++ % AQI_ALIGN_SAMPLES];
-    /* The midpoint of the round trip: there the clocks differ by the offset; the error is at
-     * most half of the round trip. */
+    /* The offset at the midpoint of the round trip; the error is at most half of the round trip. */
     *sample = (struct aqi_align_sample){.at = got,
                                         .offset = (int64_t)(heard + held / 2 - (asked + way / 2)),
                                         .error = (way - held) / 2 + 1 + error};
@@ -82,7 +81,7 @@ bool aqi_align_ready(const struct aqi_align *align)
 
 int64_t aqi_align_offset(const struct aqi_align *align, uint64_t at)
 {
-    unsigned low = 0, high = align->used; /* the last node that is not later */
+    unsigned low = 0, high = align->used; /* find the last node not later than `at` */
     if (high == 0) return 0;
     while (high - low > 1) {
         unsigned middle = (low + high) / 2;

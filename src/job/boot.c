@@ -29,7 +29,7 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     while (!boot_kinds[i]->launched())
         i++;
     *kind = boot_kinds[i];
-    if (manager != NULL) *kind = &aqi_boot_fork; /* through an agent that its ranks start */
+    if (manager != NULL) *kind = &aqi_boot_fork; /* through an agent that the ranks start */
     if (aqi_job_config.boot == AQI_BOOT_AS_SINGLE) *kind = &aqi_boot_single;
     return AQ_OK;
 }
@@ -74,8 +74,8 @@ aq_status aqi_boot_table(struct aqi_boot *boot, const void *mine, size_t len, co
 
 bool aqi_boot_alert(const struct aqi_boot *boot)
 {
-    /* Pairs with the release in hub.c. `seen` runs ahead when an event was read from the socket
-     * before its count was published. */
+    /* Pairs with the release in hub.c. `seen` is ahead if an event was read from the socket before
+     * its count was published. */
     uint32_t alerts = atomic_load_explicit(boot->alerts, memory_order_acquire);
     uint32_t seen = atomic_load_explicit(&boot->seen, memory_order_relaxed);
     return (int32_t)(alerts - seen) > 0;

@@ -1,5 +1,5 @@
 /*
- * The bootstrap: how this process learns its rank, exchanges addresses with the others before any
+ * The bootstrap: how this process gets its rank, exchanges addresses with other ranks before any
  * transport is open, is notified of deaths, and leaves. Independent of transports.
  *
  * A kind of bootstrap is a row of operations: "fork" (a control socket to the agent of this host:
@@ -28,22 +28,22 @@ struct aqi_boot_info {
         key[AQI_JOB_KEY_BYTES]; /* secret, random, the same in all ranks; never on a command line */
 };
 
-/* For `ending`. */
+/* For the `wait_ns` of `ending`. */
 #define AQI_BOOT_WAIT_NONE 0
 
 /* Events of the control channel. */
 enum aqi_boot_event_type {
     AQI_BOOT_PEER_LOST, /* `rank` died; `text` says why; the job continues */
-    AQI_BOOT_EXIT,      /* another rank ended the job with `code`: exit */
-    AQI_BOOT_ENDING,    /* `code` ranks want to end: idle ones agree */
-    AQI_BOOT_AGREED     /* the answer to `agree` */
+    AQI_BOOT_EXIT,      /* another rank ended the job: exit with `code` */
+    AQI_BOOT_ENDING,    /* `code` ranks request the end: agree if idle */
+    AQI_BOOT_AGREED     /* the result of `agree` */
 };
 struct aqi_boot_event {
     enum aqi_boot_event_type type;
     uint32_t rank;
     int code;
     const char *text; /* valid during the callback, as is `set` */
-    uint64_t name[2]; /* this and the rest: AGREED */
+    uint64_t name[2]; /* this and the following: AGREED */
     aq_status status;
     const uint8_t *set;
 };
@@ -53,64 +53,63 @@ typedef void aqi_boot_event_fn(void *arg, const struct aqi_boot_event *event);
 enum aqi_boot_stage {
     AQI_BOOT_READY, /* started; once all have, AQ_SURVIVE allows the job to continue without some */
     AQI_BOOT_LEAVING, /* it makes no more collective calls; ranks that wait for it are notified */
-    AQI_BOOT_LEFT     /* left in order: its end, whatever the exit code, affects no other rank */
+    AQI_BOOT_LEFT     /* left in order: its exit, with any code, affects no other rank */
 };
 
-/* Passed by a process to its agent: stream sockets with lines for the job's files and with its
- * warnings and errors, and its counters. */
+/* Descriptors that a process passes to its agent: sockets with lines for the job's files, its
+ * counters, and a socket with its warnings and errors. */
 enum aqi_show { AQI_SHOW_STATS, AQI_SHOW_TRACE, AQI_SHOW_COUNTERS, AQI_SHOW_LOG, AQI_SHOWS };
 
-/* Bytes of a set of ranks: rank r is bit r % 8 of byte r / 8. */
+/* Bytes of a set of ranks. Rank r is bit r % 8 of byte r / 8. */
 static inline size_t aqi_boot_set_bytes(uint32_t size)
 {
     return (size + 7) / 8;
 }
 
-/* Every slot is filled. Call through the bootstrap's row: boot->kind->reach(boot, …). */
+/* Every slot is filled. Call as boot->kind->reach(boot, …). */
 struct aqi_boot_kind {
     const char *name;
     size_t bytes; /* size of its struct */
     /* Whether this process was started this way. */
     bool (*launched)(void);
-    /* Join; fills `info`, `alerts` and `fd` of a zeroed struct. Undoes itself when it fails. */
+    /* Join; fill `info`, `alerts` and `fd` of a zeroed struct. Releases everything on failure. */
     aq_status (*open)(struct aqi_boot *boot);
     /*
      * Collective calls, made in the same order by every rank, before it has left. Bounded by
      * AQ_START_TIMEOUT; AQ_ETIMEOUT names the missing ranks, AQ_EPEER the one that died.
      *
-     * Every rank gives `len` bytes (the same everywhere); `all` gets size x len bytes in rank
-     * order. With 0 bytes it is a barrier.
+     * Every rank contributes `len` bytes, the same number everywhere; `all` receives size x len
+     * bytes in rank order. With 0 bytes it is a barrier.
      */
     aq_status (*allgather)(struct aqi_boot *boot, const void *mine, size_t len, void *all);
-    /* The same for aqi_boot_table, at least one byte; `*memory` is a separate mapping. */
+    /* Allgather of at least one byte for aqi_boot_table; `*memory` is a separate mapping. */
     aq_status (*table)(struct aqi_boot *boot, const void *mine, size_t len, void **memory);
-    /* One shared memory object of `bytes` (the same value in all of them) for the ranks of this
-     * host.
-     */
+    /* Create one shared memory object of `bytes`, the same on all of them, for the ranks of this
+     * host. */
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
     aq_status (*reach)(struct aqi_boot *boot, enum aqi_boot_stage stage);
     /*
-     * Agree with the others in `members`, which includes this rank. Once all of them that are alive
-     * and have not left have called this with the same name, each gets the event AQI_BOOT_AGREED
-     * with the worst of their statuses and the set of callers, identical for all. A name can be
-     * used once. Never waits for others. May be called by any thread.
+     * Agree with the other ranks in `members`, which includes this one. Once all of them that are
+     * alive and have not left have called this with the same name, each gets the event
+     * AQI_BOOT_AGREED with the worst of their statuses and the set of callers, identical for all.
+     * A name can be used once. Does not wait. May be called by any thread.
      */
     aq_status (*agree)(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
                        const uint8_t *members);
     /* Pass this descriptor, which the caller closes, to the agent, which writes the job's files
-     * and serves aqtop. AQ_ENOTSUP: there is none. */
+     * and serves aqtop. AQ_ENOTSUP: there is no agent. */
     aq_status (*show)(struct aqi_boot *boot, enum aqi_show what, int fd);
-    /* Read the control channel, never blocks; calls `fn` for each event. AQ_EPEER: the launcher
+    /* Read the control channel without blocking; calls `fn` for each event. AQ_EPEER: the launcher
      * died. */
     aq_status (*progress)(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg);
-    /* Tell the launcher that this process ends the job with `code`; `why` may be NULL.
+    /* Notify the launcher that this process ends the job with `code`; `why` may be NULL.
      * Async-signal-safe; does not end the process, does not wait. */
     void (*exit)(struct aqi_boot *boot, int code, const char *why);
-    /* Tell it that this process ends with `code` as soon as all others want to end, too, at the
-     * latest after `wait_ns`: then the event AQI_BOOT_EXIT arrives. Returns false if it will not.
-     * AQI_BOOT_WAIT_NONE: do not request the end, only agree to that requested by others. */
+    /* Request that the job end with `code` as soon as all other ranks request or agree to it, and
+     * after `wait_ns` at the latest: AQI_BOOT_EXIT then arrives. Returns false if it will not.
+     * AQI_BOOT_WAIT_NONE: only agree to the requests of other ranks. */
     bool (*ending)(struct aqi_boot *boot, int code, uint64_t wait_ns);
-    /* This process is about to exit in an orderly way, though not by aq_finalize: a manager must
+    /* This process is about to exit in an orderly way, though not by aq_finalize: managers must
      * not treat it as a crash. Only close may be called afterwards. */
     void (*depart)(struct aqi_boot *boot);
     void (*close)(struct aqi_boot *boot);
@@ -125,15 +124,15 @@ struct aqi_boot {
     struct aqi_boot_info info;
     const _Atomic uint32_t *alerts; /* events sent to this rank so far */
     _Atomic uint32_t seen;          /* events delivered by progress */
-    _Atomic int fd;                 /* readable when there is an event; -1: there is none */
-    /* Called repeatedly while a collective call waits; sleeps at most until `fd` is readable.
-     * NULL: the calls only wait, without other progress. */
+    _Atomic int fd;                 /* readable if there is an event; -1: none */
+    /* Called repeatedly while a collective call waits; sleeps until `fd` is readable at the
+     * latest. NULL: no other progress while waiting. */
     void (*idle)(void);
     struct boot_table *tables; /* returned by aqi_boot_table */
 };
 
-/* Whether the environment specifies how this process joins a job, or that it is alone (AQ_BOOT).
- * Also true if the specification is wrong. Call after aqi_settings_load. */
+/* Whether the environment specifies how this process joins a job, or that it is a job of one
+ * (AQ_BOOT), even if the value is invalid. Call after aqi_settings_load. */
 bool aqi_boot_is_said(void);
 
 /*
@@ -147,7 +146,7 @@ bool aqi_boot_is_said(void);
 aq_status aqi_boot_open(struct aqi_boot *_Atomic *boot);
 
 /* As allgather, but the result is one table, valid until the bootstrap is closed: the ranks of a
- * host share its memory, so a rank pays only for what it reads. */
+ * host share its memory, so a rank only pays for the parts that it reads. */
 aq_status aqi_boot_table(struct aqi_boot *boot, const void *mine, size_t len, const void **table);
 
 /* True if the control channel has an event; one load of a shared line, no system call. */

@@ -51,7 +51,7 @@ aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pa
     return error != 0 ? channel_status(error) : AQ_OK;
 }
 
-/* Take the descriptors out of a message: the first to `*passed`; returns how many there were. */
+/* Extract the descriptors of a message, the first one into `*passed`; returns their number. */
 static unsigned channel_descriptors(struct msghdr *header, int *passed)
 {
     unsigned count = 0, taken = 0;
@@ -62,7 +62,7 @@ static unsigned channel_descriptors(struct msghdr *header, int *passed)
     return count;
 }
 
-/* Nothing received means end of file, or an empty packet. */
+/* Whether receiving 0 bytes means end of file, not an empty packet. */
 static bool channel_closed(int socket)
 {
     struct pollfd state = {.fd = socket, .events = POLLRDHUP};

@@ -17,8 +17,8 @@ bool aqi_channel_is_one(int fd);
 aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pass);
 
 /*
- * Receive one whole packet of at most `*len` bytes. A descriptor that comes with it is stored in
- * `*passed`, close-on-exec; otherwise that is -1. Logs nothing.
+ * Receive one whole packet of at most `*len` bytes. `*passed` is set to the descriptor sent with
+ * it, close-on-exec, or to -1. Logs nothing.
  *
  * @return AQ_AGAIN   There is no packet.
  * @return AQ_EPEER   The other side has closed the socket.

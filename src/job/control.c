@@ -1,4 +1,5 @@
-/* Bytes of the control messages: a table of fields per type, and one loop each way over it. */
+/* Encoding of the control messages: a table of the fields of each type, and one loop over it in
+ * each direction. */
 #include "job/control.h"
 
 #include "job/fields.h"
@@ -48,7 +49,7 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
     return (size_t)(aqi_fields_write(row->fields, message, head + CONTROL_START) - head);
 }
 
-/* Values that later index tables or size memory; the others are unrestricted. */
+/* Check values that index tables or size memory; all others are unrestricted. */
 static bool control_sane(const struct aqi_control *message)
 {
     switch (message->type) {

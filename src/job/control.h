@@ -2,25 +2,25 @@
  * The messages between a rank and aqrun: their contents and encoding.
  *
  * A rank creates its own socket pair, sends one end with HELLO over the socket that aqrun passed in
- * AQ_BOOT_FD, and uses the other from then on. So if two programs claim the same rank, each gets
+ * AQ_BOOT_FD, and uses the other from then on. If two programs claim the same rank, each thus gets
  * its own answer.
  *
- *   rank -> aqrun                          aqrun -> rank
- *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
- *   CLAIM  I am rank r, here is the proof
- *                                          REFUSE  you cannot join, because
- *   CALL   my part of a collective call    RESULT  its result, or why it failed
- *   READY  I have started                  EVENT   a rank died, others end, or the job does
- *   AGREE  which of these ranks live?      AGREED  all of them have asked: these live
- *   LEAVING  I make no more calls
- *   ENDING   I end when the others do
- *   SHOW   here are my counters, or what I write for the job's files (with a descriptor)
- *   EXIT   end the job with this code
- *   BYE    I leave in good order
+ *   rank -> aqrun                             aqrun -> rank
+ *   HELLO    request to join (with a socket)  JOB     rank and size of the job (with the job page)
+ *   CLAIM    claim of a rank, with a proof
+ *                                             REFUSE  the reason why the rank cannot join
+ *   CALL     its part of a collective call    RESULT  the result, or why the call failed
+ *   READY    the rank has started             EVENT   a death, a request to end, or the job's end
+ *   AGREE    call of an agreement             AGREED  its result, once all members have called
+ *   LEAVING  it makes no more collective calls
+ *   ENDING   it ends once all other ranks do
+ *   SHOW     its counters, or data for the job's files (with a descriptor)
+ *   EXIT     end the job with this code
+ *   BYE      it leaves in good order
  *
  * Every message is one packet: version u16, type u16, then the fields of control.c's table, then
- * `len` bytes of data, all little-endian. HELLO and REFUSE look the same in every version, so that
- * both sides of a mismatch can say so.
+ * `len` bytes of data, all little-endian. HELLO and REFUSE have the same format in every version,
+ * so that both sides can report a mismatch.
  */
 #ifndef AQI_CONTROL_H
 #define AQI_CONTROL_H
@@ -56,10 +56,10 @@ enum aqi_control_type {
     AQI_CONTROL_TYPES
 };
 
-/* TABLE: an allgather whose result is a descriptor; ALLGATHER: one that fits into a message. */
+/* ALLGATHER returns its result in messages, TABLE as a descriptor. */
 enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_TABLE, AQI_CALL_SHARE, AQI_CALLS };
 
-/* Any message. The comment of a field names the types that use it. */
+/* Any message. The comment of a field names the types that have it. */
 struct aqi_control {
     uint16_t version; /* decode only */
     uint16_t type;
@@ -74,9 +74,9 @@ struct aqi_control {
     uint32_t event;  /* EVENT: enum aqi_boot_event_type */
     int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
     int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */
-    uint64_t wait;   /* ENDING: how long the others may take, ns */
-    uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result; SHOW, of
-                        counters: aqi_counters_form */
+    uint64_t wait;   /* ENDING: maximum wait for the other ranks, ns */
+    uint64_t bytes;  /* CALL: of the part or object; RESULT: of the result; SHOW: aqi_counters_form
+                      */
     uint64_t offset; /* CALL: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB; CLAIM: the secret of the host's agent */
     uint64_t name[2];               /* AGREE, AGREED: of the agreement */
@@ -87,20 +87,20 @@ struct aqi_control {
 };
 
 /*
- * Write what precedes the data of `message`; the packet is these bytes and then the data. Returns
- * their number, 0 when the type does not exist or has too much data. Async-signal-safe.
+ * Encode all of `message` but its data, which follows these bytes in the packet. Returns their
+ * number, 0 if the type does not exist or there is too much data. Async-signal-safe.
  */
 size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CONTROL_HEAD]);
 
 /*
- * Read a message; `message->data` points into `buf`. Logs nothing.
+ * Decode a message; `message->data` points into `buf`. Logs nothing.
  *
  * @return AQ_EMISMATCH  Another version: only `version` and `type` are set.
  * @return AQ_EPROTO     Malformed.
  */
 aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *message);
 
-/* The text of a message as a string of at most AQI_CONTROL_TEXT bytes, unprintable bytes as '?'. */
+/* Copy the text of a message as a string, with unprintable bytes replaced by '?'. */
 void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
 
 #endif

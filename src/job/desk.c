@@ -1,4 +1,4 @@
-/* Sockets to the ranks: joining, messages in, queues out. */
+/* Sockets to the ranks: joining, received messages, and send queues. */
 #include "job/desk.h"
 
 #include "base/clock.h"
@@ -22,9 +22,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Maximum messages taken from one rank in a turn. */
+/* Maximum messages received from one rank per wakeup. */
 #define DESK_TURN 64
-/* Limit on data read from a dead process: a child that holds its socket might send forever. */
+/* Limit on the bytes read after a process died: a child that inherited its socket might send
+ * forever. */
 #define DESK_LAST_WORDS 65536
 
 struct desk_outgoing {
@@ -36,14 +37,14 @@ struct desk_outgoing {
 struct desk_seat {
     struct aqi_source place;   /* our end of AQ_BOOT_FD, which receives HELLO */
     struct aqi_source control; /* the socket that came with HELLO */
-    struct aqi_source life; /* pidfd of the process that sent HELLO if it is not the forked one */
+    struct aqi_source life; /* pidfd of the process that sent HELLO, unless it is the forked one */
     struct desk_outgoing *first, **last;
     pid_t pid; /* the process that was forked */
     bool garbage_said;
-    bool ended; /* a process not forked here has ended */
+    bool ended; /* a process that was not forked here has ended */
 };
 
-/* A caller that has not yet claimed a place. */
+/* A process that has connected, but not claimed a place yet. */
 struct desk_caller {
     struct aqi_source source;
     struct desk_caller *next;
@@ -57,7 +58,7 @@ static struct {
     unsigned char *page; /* a cache line per seat */
     size_t page_bytes;
     struct aqi_parcel *empty;
-    struct aqi_source listener; /* for ranks that connect by themselves, with this secret */
+    struct aqi_source listener; /* for ranks not forked here, which present this secret */
     uint8_t secret[AQI_JOB_KEY_BYTES];
     struct desk_caller *callers;
     uint32_t calling, claimed;
@@ -123,8 +124,8 @@ void aqi_desk_serve(struct aqi_hub *hub)
 
 /* --- queues --------------------------------------------------------------------------------- */
 
-/* Pairs with the acquire in aqi_boot_alert; after the send, so that a rank that sees it finds
- * the event. */
+/* Pairs with the acquire in aqi_boot_alert. Called after the send, so that a rank that sees the
+ * count finds the event. */
 static void desk_alert(const struct desk_seat *seat)
 {
     unsigned char *line = desk.page + (size_t)(seat - desk.seats) * AQI_CACHE_LINE;
@@ -159,7 +160,7 @@ static aq_status desk_seat_send_first(struct desk_seat *seat)
     return AQ_OK;
 }
 
-/* Send as much as the socket accepts; the rest when it is writable. */
+/* Send as much as the socket accepts; the rest follows once it is writable. */
 static void desk_seat_flush(struct desk_seat *seat)
 {
     while (seat->first != NULL) {
@@ -168,7 +169,7 @@ static void desk_seat_flush(struct desk_seat *seat)
         if (status == AQ_OK) continue;
         if (status != AQ_EPEER)
             aqi_hub_say(desk.hub, "cannot send to rank %u: %s", desk_rank(seat), strerror(errno));
-        desk_seat_clear(seat); /* closed by the rank; its end is handled elsewhere */
+        desk_seat_clear(seat); /* closed by the rank, whose end is handled elsewhere */
     }
     aqi_source_watch(&seat->control, seat->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -208,7 +209,7 @@ static void desk_garbage(struct desk_seat *seat, size_t len)
                 aqi_hub_name(desk.hub, desk_rank(seat), name), len);
 }
 
-/* Refuse a HELLO over the socket that came with it, which is then closed. */
+/* Refuse a HELLO over the socket passed with it, and close the socket. */
 static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const char *fmt, ...)
 {
     char text[AQI_CONTROL_TEXT];
@@ -228,7 +229,7 @@ static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const cha
 static void desk_control_ready(struct aqi_source *source);
 static void desk_life_ready(struct aqi_source *source);
 
-/* The kernel's name for this process. */
+/* Read the kernel's name of the process. */
 static void desk_read_name(pid_t pid, char name[16])
 {
     char path[40];
@@ -239,11 +240,11 @@ static void desk_read_name(pid_t pid, char name[16])
     fclose(file);
 }
 
-/* We are notified when the forked process ends; one started by a shell must be watched. */
+/* Watch a process that sent HELLO but was not forked here, such as the child of a shell. */
 static void desk_watch_life(struct desk_seat *seat, pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return; /* no pidfd, or already dead: the end of the forked process will show it */
+    if (fd < 0) return; /* no pidfd, or dead already: the end of the forked process is reported */
     aqi_source_open(&seat->life, fd, desk_life_ready);
     aqi_source_watch(&seat->life, EPOLLIN);
 }
@@ -309,7 +310,7 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
     }
 }
 
-/* Take a packet from the place's socket. Returns false if there is none. */
+/* Receive a packet from the socket of the place. Returns false if there is none. */
 static bool desk_place_take(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];
@@ -338,13 +339,13 @@ static void desk_place_ready(struct aqi_source *source)
         continue;
 }
 
-/* --- ranks that connect by themselves --------------------------------------------------------- */
+/* --- ranks not forked here ------------------------------------------------------------------ */
 
-/* Maximum unauthenticated callers, beyond one for each rank. */
+/* Maximum connections without a claim, beyond one per rank. */
 #define DESK_STRANGERS 64u
 
-/* A process that was not forked here has ended: its exit status is unknown. Once it has left, the
- * end of its socket is sufficient. */
+/* A process that was not forked here has ended, with unknown exit status. If it has left the job,
+ * the end of its socket suffices. */
 static void desk_claim_over(struct desk_seat *seat)
 {
     uint32_t rank = desk_rank(seat);
@@ -391,7 +392,8 @@ static void desk_claim(struct desk_caller *caller, const struct aqi_control *mes
     desk_accept(seat, fd, caller->who.pid);
 }
 
-/* The secret of a caller of another version cannot be checked, as its place may differ. */
+/* The secret of a caller that uses another version cannot be checked, as its position may
+ * differ. */
 static void desk_claim_other(struct desk_caller *caller, unsigned version)
 {
     char why[AQI_CONTROL_TEXT];
@@ -465,7 +467,7 @@ void aqi_desk_signal(uint32_t rank, int number)
 
 /* --- messages ------------------------------------------------------------------------------- */
 
-/* Takes the descriptor over. */
+/* Takes ownership of the descriptor. */
 static void desk_show(const struct desk_seat *seat, const struct aqi_control *message, int fd)
 {
     uint32_t rank = desk_rank(seat);
@@ -483,7 +485,7 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
     }
 }
 
-/* Take a packet from the rank's own socket. Returns false if there is none. */
+/* Receive a packet from the rank's own socket. Returns false if there is none. */
 static bool desk_control_take(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];
@@ -500,7 +502,7 @@ static bool desk_control_take(struct desk_seat *seat)
     struct aqi_control message;
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
     if (status == AQ_OK && message.type == AQI_CONTROL_SHOW) {
-        /* Without one, no descriptors were available here; proceed without it. */
+        /* No descriptor: too many were open here. Proceed without it. */
         if (passed >= 0) desk_show(seat, &message, passed);
         return true;
     }

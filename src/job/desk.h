@@ -9,23 +9,23 @@
 
 #include <sys/types.h>
 
-/* Make the queues for `ranks` ranks, and the page whose words count the messages sent to each: pass
- * it to the hub. Fails if memory or shared memory runs out. */
+/* Create the queues for `ranks` ranks, and the page that counts the messages sent to each, which
+ * is passed to the hub. Fails if memory or shared memory runs out. */
 aq_status aqi_desk_open(uint32_t ranks, struct aqi_parcel **page);
 /* All messages go to this hub; call before any of the following. */
 void aqi_desk_serve(struct aqi_hub *hub);
 void aqi_desk_close(void);
 
 /*
- * Make the socket of a rank's place, for a process that will be forked. Returns its end, which the
- * caller closes; -1 with errno on failure. Report the `pid` once it is known.
+ * Create the socket of a rank's place, for a process that will be forked. Returns the process's
+ * end, which the caller closes, or -1 with errno. Report the `pid` by aqi_desk_forked.
  */
 int aqi_desk_place(uint32_t rank);
 void aqi_desk_forked(uint32_t rank, pid_t pid);
 
 /*
  * Accept ranks over this listening packet socket: a process of the same user that knows the secret
- * may claim a place. Takes ownership of the descriptor. From now on the desk itself detects the
+ * may claim a place. Takes ownership of the descriptor. From then on, the desk itself detects the
  * ends of ranks.
  */
 aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES]);
@@ -34,7 +34,7 @@ uint32_t aqi_desk_claimed(void);
 /* Send a signal to the process that has claimed a place. */
 void aqi_desk_signal(uint32_t rank, int number);
 
-/* Hand over unread messages of a rank, which may have died since. */
+/* Process the unread messages of a rank, which may have died. */
 void aqi_desk_drain(uint32_t rank);
 /* The rank has ended. */
 void aqi_desk_leave(uint32_t rank);

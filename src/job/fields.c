@@ -1,4 +1,4 @@
-/* Structs as bytes: see fields.h. */
+/* Conversion between structs and bytes: see fields.h. */
 #include "job/fields.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Structs as bytes: a table says which members a kind of message has, and one loop each way copies
- * them, little-endian and without gaps. */
+/* Conversion between structs and bytes. A table lists the members that a kind of message has; one
+ * loop each way copies them, little-endian and without gaps. */
 #ifndef AQI_FIELDS_H
 #define AQI_FIELDS_H
 
@@ -9,7 +9,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "fields are copied as t
 
 struct aqi_field {
     uint16_t offset; /* in the struct */
-    uint16_t width;  /* 0: the table ends here */
+    uint16_t width;  /* 0: end of the table */
 };
 
 #define AQI_FIELD(type, name)                                                                      \
@@ -19,7 +19,7 @@ struct aqi_field {
 
 size_t aqi_fields_bytes(const struct aqi_field *fields);
 /*
- * Both return the end of the last field; the bytes must be at least aqi_fields_bytes.
+ * Both return the end of the last field; the buffer has at least aqi_fields_bytes bytes.
  * Async-signal-safe.
  */
 uint8_t *aqi_fields_write(const struct aqi_field *fields, const void *from, uint8_t *at);

@@ -22,8 +22,8 @@
 
 #define FORK_MILLISECOND 1000000ull
 #define FORK_SLICE_MS    1000
-/* aqrun limits waits and reports missing ranks; if it does not by this much later, it is
- * abandoned. */
+/* aqrun limits waits and reports missing ranks. If it has not done so this long after the limit,
+ * it is considered unresponsive. */
 #define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
@@ -38,9 +38,10 @@ struct fork_boot {
     void *page;
     size_t page_bytes;
     uint32_t seq;                        /* collective calls made */
-    aq_status broken;                    /* why there can be no further collective call, or AQ_OK */
+    aq_status broken;                    /* why no further collective call is possible, or AQ_OK */
     struct aqi_managed *_Atomic managed; /* NULL: aqrun started us */
-    struct fork_event *events; /* received during collective calls; for progress, in this order */
+    struct fork_event *events; /* received during collective calls; progress delivers them in order
+                                */
     struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };
@@ -50,7 +51,7 @@ static struct fork_boot *fork_of(struct aqi_boot *boot)
     return (struct fork_boot *)(void *)boot;
 }
 
-/* The process to name in messages. */
+/* The name of the launcher in messages. */
 static const char *fork_agent(const struct fork_boot *fork)
 {
     return fork->managed != NULL ? "the agent of this host" : "aqrun";
@@ -62,8 +63,8 @@ static bool fork_launched(void)
 }
 
 /*
- * Wait until the socket is ready for `events`. `*waited` adds up over calls, without the time this
- * process was stopped (Ctrl-Z).
+ * Wait until the socket is ready for `events`. `*waited` accumulates over calls, excluding the
+ * time for which this process was stopped (Ctrl-Z).
  */
 static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, uint64_t *waited)
 {
@@ -96,7 +97,7 @@ static aq_status fork_broken_socket(const struct fork_boot *fork, aq_status stat
         taken ? " (the program must not close descriptors that it did not open)" : "");
 }
 
-/* Take one message; AQ_AGAIN if there is none. Text and data are valid until the next call. */
+/* Receive one message; AQ_AGAIN if there is none. Text and data are valid until the next call. */
 static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, int *passed)
 {
     size_t len = sizeof(fork->buf);
@@ -152,8 +153,8 @@ static aq_status fork_send(const struct fork_boot *fork, int socket,
     }
 }
 
-/* Whether AQ_BOOT_FD is the socket left by aqrun. A child of a rank inherits the variable, not
- * the socket. */
+/* Check that AQ_BOOT_FD is the socket passed by aqrun. A child of a rank inherits the variable,
+ * not the socket. */
 static aq_status fork_check_place(int place)
 {
     if (aqi_channel_is_one(place)) return AQ_OK;
@@ -178,14 +179,14 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
             errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno, "job",
             "cannot create a socket pair for the control channel (is ulimit -n too low?)");
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    fork->boot.fd = pair[0]; /* before aqrun knows of us: see aqi_boot_open */
+    fork->boot.fd = pair[0]; /* before aqrun is notified: see aqi_boot_open */
     aq_status status = fork_send(fork, place, &hello, pair[1]);
     close(pair[1]);
     if (status != AQ_OK) fork_hang_up(fork);
     return status;
 }
 
-/* A line for each rank of this host. */
+/* Map the page, which has a cache line for each rank of this host. */
 static aq_status fork_map_page(struct fork_boot *fork, int page, uint32_t rank, uint32_t size)
 {
     fork->page_bytes = (size_t)size * AQI_CACHE_LINE;
@@ -204,7 +205,7 @@ static aq_status fork_status(const struct aqi_control *message)
     return message->status < 0 ? (aq_status)message->status : AQ_EPROTO;
 }
 
-/* The answer to HELLO: our place in the job, or why it was refused. */
+/* Receive the answer to HELLO: this rank's place in the job, or why it was refused. */
 static aq_status fork_join(struct fork_boot *fork)
 {
     char text[AQI_CONTROL_TEXT + 1];
@@ -233,16 +234,16 @@ static aq_status fork_join(struct fork_boot *fork)
     return status;
 }
 
-/* The place that aqrun has left for us. */
+/* Join by the socket that aqrun has passed. */
 static aq_status fork_open_place(struct fork_boot *fork)
 {
     int place = (int)aqi_job_config.boot_fd;
     aq_status status = fork_check_place(place);
     if (status != AQ_OK) return status;
-    /* Programs that this one starts are not ranks. */
+    /* Programs started by this one are not ranks. */
     fcntl(place, F_SETFD, FD_CLOEXEC);
-    /* aqrun has already requested it, except if there is a shell between aqrun and us. If aqrun
-     * died before this line, the socket below shows it. */
+    /* aqrun has requested this already, unless there is a shell between it and this process. If
+     * aqrun died before this line, the socket below shows it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return fork_hello(fork, place);
 }
@@ -276,12 +277,12 @@ static aq_status fork_open(struct aqi_boot *boot)
     if (status != AQ_OK) return status;
     status = fork_join(fork);
     if (status != AQ_OK) {
-        /* Otherwise the others would wait for us. */
+        /* Otherwise the other ranks would wait for this one. */
         if (fork->managed != NULL) aqi_managed_abort(fork->managed);
         fork_part(fork);
         fork_hang_up(fork);
     } else if (kind == NULL) {
-        close((int)aqi_job_config.boot_fd); /* closed: not for programs that we start */
+        close((int)aqi_job_config.boot_fd); /* programs started by this one must not inherit it */
     }
     return status;
 }
@@ -291,7 +292,7 @@ static void fork_depart(struct aqi_boot *boot)
     fork_part(fork_of(boot));
 }
 
-/* An unsolicited message, EVENT or AGREED, as an event. */
+/* Convert an unsolicited message, EVENT or AGREED, to an event. */
 static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_control *message,
                                  struct fork_event **out)
 {
@@ -323,7 +324,7 @@ static bool fork_is_event(const struct aqi_control *message)
     return message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED;
 }
 
-/* Set aside a message received while a collective call waits for its result. */
+/* Queue a message received while a collective call waits for its result. */
 static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *message)
 {
     struct fork_event *event;
@@ -331,20 +332,22 @@ static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *m
     if (status != AQ_OK) return status;
     *fork->last = event;
     fork->last = &event->next;
-    /* A death fails the call only if the result says so: aqrun decides that, the same for all. */
+    /* Whether a death fails the call is decided by aqrun, the same for all ranks, and is in the
+     * result. */
     if (event->event.type != AQI_BOOT_EXIT) return AQ_OK;
-    /* aqrun has reported it; repeating it in each rank would be noise. */
+    /* aqrun has reported it; each rank repeating it would be noise. */
     return aqi_fail_quiet(AQ_EPEER, "%s", event->text);
 }
 
-/* A collective call that was started can only end by a result; otherwise all later ones fail. */
+/* Once started, a collective call can only end by a result; if it fails here, so do all later
+ * ones. */
 static aq_status fork_break(struct fork_boot *fork, aq_status status)
 {
     fork->broken = status;
     return status;
 }
 
-/* Hand our part of collective call number `seq` to aqrun, in pieces. */
+/* Send this rank's part of collective call number `seq` to aqrun, in pieces. */
 static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, const void *data,
                            size_t len, uint64_t bytes)
 {
@@ -362,7 +365,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
     return AQ_OK;
 }
 
-/* Wait for the next piece of the result of the call just made. */
+/* Wait for the next piece of the result of the current call. */
 static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result, int *passed)
 {
     char text[AQI_CONTROL_TEXT + 1];
@@ -402,7 +405,8 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
     return status;
 }
 
-/* Private: older kernels allow no shared mapping of objects sealed against writing. */
+/* Map privately: older kernels allow no shared mapping of objects that are sealed against
+ * writing. */
 static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len, void **memory)
 {
     struct fork_boot *fork = fork_of(boot);
@@ -465,7 +469,7 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     return status;
 }
 
-/* Deliver one event and free it. The callback may end the process, so it is counted first. */
+/* Deliver and free one event. It is counted first, as the callback may end the process. */
 static void fork_deliver(struct fork_boot *fork, struct fork_event *event, aqi_boot_event_fn *fn,
                          void *arg)
 {
@@ -523,7 +527,7 @@ static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, voi
         if (status == AQ_AGAIN) return AQ_OK;
         if (status != AQ_OK) return status;
         if (passed >= 0) close(passed);
-        /* The result of a call that has already failed here is not used. */
+        /* The result of a call that has already failed here is ignored. */
         if (!fork_is_event(&message)) continue;
         status = fork_read_event(fork, &message, &event);
         if (status != AQ_OK) return status;
@@ -531,7 +535,8 @@ static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, voi
     }
 }
 
-/* If the socket is full or closed, no message can be sent: our death will show it. */
+/* If the socket is full or closed, nothing can be sent; aqrun then notices the death of this
+ * process. */
 static void fork_exit(struct aqi_boot *boot, int code, const char *why)
 {
     struct aqi_control message = {.type = AQI_CONTROL_EXIT, .code = code, .data = why};

@@ -1,4 +1,4 @@
-/* The table of the settings of aqrun. */
+/* The table of aqrun's settings. */
 #include "job/launch.h"
 
 #include "job/boot.h"
@@ -22,7 +22,7 @@ static const char *const launch_spawners[] = {"auto", "fork", "ssh", "pmix",
 static const char *const launch_more_hosts[] = {"SSH_SERVERS", NULL};
 static const char *const launch_more_files[] = {"GASNET_NODEFILE", NULL};
 
-/* Whether every quote is closed, by the rules of a shell. */
+/* Whether every quote is closed, by the rules of the shell. */
 static bool launch_is_words(const char *text)
 {
     char quote = '\0';

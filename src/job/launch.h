@@ -8,7 +8,7 @@ enum aqi_spawner {
     AQI_SPAWNER_AUTO, /* fork if all hosts are this machine, else ssh */
     AQI_SPAWNER_FORK,
     AQI_SPAWNER_SSH,
-    AQI_SPAWNER_PMIX, /* from here on a manager starts the processes */
+    AQI_SPAWNER_PMIX, /* from here on, a manager starts the processes */
     AQI_SPAWNER_PMI2,
     AQI_SPAWNER_PMI,
     AQI_SPAWNER_MPI
@@ -17,7 +17,7 @@ enum aqi_spawner {
 /* Filled by aqi_settings_load. */
 struct aqi_launch_config {
     uint64_t spawner;            /* enum aqi_spawner */
-    const char *mpirun, *pmirun; /* commands with %N and %C in them; "": aqrun looks for one */
+    const char *mpirun, *pmirun; /* commands that contain %N and %C; "": aqrun searches for one */
     const char *hosts;
     const char *hostfile;
     const char *ssh_command;

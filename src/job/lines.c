@@ -1,4 +1,4 @@
-/* Lines of statistics and traces for the one file of a job. */
+/* Converts lines of statistics and traces for the job's single file. */
 #include "job/lines.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { LINES_CHUNK = 32768, LINES_GROWTH = 64 };
 
-/* The next bytes for `out`. */
+/* The next bytes to pass to `out`. */
 struct lines_out {
     struct aqi_safe_text text;
     aqi_lines_fn *out;
@@ -25,14 +25,14 @@ static void lines_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
     to->used += len;
 }
 
-/* The text after `before`; NULL: not in the line. */
+/* The text after `before`; NULL if it is not in the line. */
 static const char *lines_behind(const char *line, const char *end, const char *before)
 {
     const char *found = memmem(line, (size_t)(end - line), before, strlen(before));
     return found != NULL ? found + strlen(before) : NULL;
 }
 
-/* The place of a line's time; NULL: none. Names in it have no quotes. */
+/* The position of a line's time; NULL: none. Names in the line contain no quotes. */
 static const char *lines_time(const char *line, size_t len)
 {
     if (line[0] == '{') return lines_behind(line, line + len, "\"ts\":");
@@ -40,7 +40,7 @@ static const char *lines_time(const char *line, size_t len)
     return close != NULL && close + 2 < line + len && close[1] == ' ' ? close + 2 : NULL;
 }
 
-/* "12.345" as 12345. Returns the text after it; NULL if malformed. */
+/* Parse "12.345" as 12345. Returns the text after it; NULL if malformed. */
 static const char *lines_number(const char *at, const char *end, uint64_t *value)
 {
     const char *point = NULL;
@@ -53,8 +53,7 @@ static const char *lines_number(const char *at, const char *end, uint64_t *value
     return point != NULL && at == point + 4 ? at : NULL;
 }
 
-/* Copy the line up to the number at `at`, replaced by `value`; returns the text after the
- * number. */
+/* Copy the line, with the number at `at` replaced by `value`; returns the text after the number. */
 static const char *lines_replace(struct lines_out *to, const char *line, const char *at,
                                  const char *rest, uint64_t value)
 {
@@ -63,7 +62,7 @@ static const char *lines_replace(struct lines_out *to, const char *line, const c
     return rest;
 }
 
-/* Convert the start time of a line, and its duration so that the end is right, too. */
+/* Convert the start time of a line, and its duration so that the end is correct, too. */
 static const char *lines_align(struct lines_out *to, const struct aqi_align *align,
                                const char *line, const char *end)
 {
@@ -82,7 +81,7 @@ static const char *lines_align(struct lines_out *to, const struct aqi_align *ali
 static void lines_put(struct lines_out *to, const struct aqi_align *align, const char *line,
                       size_t len)
 {
-    if (len == 0 || line[0] == '[' || line[0] == ']') return; /* brackets around all of it */
+    if (len == 0 || line[0] == '[' || line[0] == ']') return; /* brackets around the whole file */
     if (line[0] == '{' && line[len - 1] == ',') len--;
     if (to->text.room - to->text.used < len + LINES_GROWTH) lines_flush(to);
     const char *end = line + len;
@@ -91,7 +90,7 @@ static void lines_put(struct lines_out *to, const struct aqi_align *align, const
     aqi_safe_add(&to->text, end[-1] == '}' ? ",\n" : "\n");
 }
 
-/* Keep the beginning of a line. */
+/* Append to the incomplete line. */
 static void lines_keep(struct aqi_lines *lines, const char *bytes, size_t len)
 {
     if (lines->begun == NULL) lines->begun = malloc(AQI_LINES_MAX);

@@ -1,7 +1,7 @@
 /*
  * Converts statistics and traces of ranks for the single file of a job: whole lines only, JSON
- * events each followed by a comma and without enclosing brackets, times by the clock of the job's
- * first host. Pure.
+ * events without enclosing brackets and each followed by a comma, times by the clock of the job's
+ * first host. No I/O.
  */
 #ifndef AQI_LINES_H
 #define AQI_LINES_H
@@ -13,21 +13,21 @@
 
 /* An incomplete line. All zero: none. */
 struct aqi_lines {
-    char *begun; /* aqi_lines_free */
+    char *begun; /* freed by aqi_lines_free */
     size_t used;
-    bool lost; /* it is longer than AQI_LINES_MAX, or out of memory */
+    bool lost; /* longer than AQI_LINES_MAX, or out of memory */
 };
 
 typedef void aqi_lines_fn(void *arg, const char *bytes, size_t len);
 
-/* Add bytes: `out` gets the lines that they complete, many at a time. `align` NULL: the clock is
- * that of the job. */
+/* Add bytes: `out` is called with the lines that they complete, many at a time. `align` NULL:
+ * times are by the clock of the job already. */
 void aqi_lines_feed(struct aqi_lines *lines, const struct aqi_align *align, const char *bytes,
                     size_t len, aqi_lines_fn *out, void *arg);
 void aqi_lines_free(struct aqi_lines *lines);
 
-/* The measured clock of `host` at our time `now`: as a trace event of `rank` in JSON or text, or
- * as a line of statistics. */
+/* Write the measured clock of `host` at local time `now`, as a trace event of `rank` in JSON or
+ * text, or as a line of statistics. */
 enum aqi_lines_kind { AQI_LINES_PLAIN, AQI_LINES_TEXT, AQI_LINES_JSON };
 void aqi_lines_clock(struct aqi_safe_text *line, enum aqi_lines_kind kind, const char *host,
                      uint32_t rank, const struct aqi_align *align, uint64_t now);

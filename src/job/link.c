@@ -1,4 +1,4 @@
-/* Links: streams once they are connected, their queues, and their ends. */
+/* Links: connected streams, their queues, and how they end. */
 #include "job/link.h"
 
 #include "base/clock.h"
@@ -17,9 +17,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_ROOM        (128u << 10) /* received at once */
-#define LINK_PIECES      64           /* frames sent at once */
-#define LINK_TURN        (1u << 20)   /* bytes sent in a turn */
+#define LINK_ROOM        (128u << 10) /* bytes received per call */
+#define LINK_PIECES      64           /* frames sent per call */
+#define LINK_TURN        (1u << 20)   /* maximum bytes sent before other sources are served */
 #define LINK_GRAIN_NS    10000000u    /* interval at which deadlines are checked */
 #define LINK_BEATS       4            /* keep-alives per AQ_HOST_TIMEOUT */
 #define LINK_NS_PER_MS   1000000u
@@ -28,9 +28,8 @@
 /* Kinds of frames. */
 enum {
     LINK_DATA = AQI_SEAL_READY + 1,
-    LINK_BEAT, /* keep-alive, with the silence, u32 of milliseconds, after which I declare peers
-                  dead */
-    LINK_LAST  /* the last frame; to be answered with the same */
+    LINK_BEAT, /* keep-alive; u32: silence in ms before the sender declares a peer dead */
+    LINK_LAST  /* the last frame; answered with the same */
 };
 
 static void link_list_add(struct link_list *list, struct aqi_link *link)
@@ -63,18 +62,19 @@ void link_due(struct aqi_links *links, uint64_t at_ns)
     if (at_ns < links->next_ns) links->next_ns = at_ns;
 }
 
-/* A random number that has not been used. */
+/* A fresh random number. */
 static void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
 {
     if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
 }
 
-/* If the path carries smaller packets than the interface, and nothing reports it (a firewall
- * drops ICMP), small ones pass, and larger ones are retransmitted forever. Both sides set it, so
- * it applies both ways. It cannot be changed later, but agents send little data. */
+/* If the path carries smaller packets than the interface, and a firewall drops the ICMP messages
+ * that report it, small packets pass and larger ones are retransmitted forever. Both sides set
+ * this, so it applies in both directions. It cannot be changed later, but agents send little
+ * data. */
 void link_keep_short(int fd)
 {
-    int bytes = LINK_PACKET - 40; /* without the headers of IPv4 and TCP */
+    int bytes = LINK_PACKET - 40; /* minus the headers of IPv4 and TCP */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof(bytes));
 }
 
@@ -117,8 +117,8 @@ static void link_let_go(struct aqi_link *link)
     link_drop_queue(link);
 }
 
-/* Have the socket reset when closed: after a plain close, the other side would conclude that our
- * process has ended. */
+/* Reset the connection when the socket is closed: after a plain close, the other side would
+ * conclude that this process has ended. */
 static void link_reset(const struct aqi_link *link)
 {
     const struct linger none = {.l_onoff = 1};
@@ -179,7 +179,7 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
     *link->last = item;
     link->last = &item->next;
     link->backlog += whole;
-    /* With a mark of 0, the backlog never falls below half of it. */
+    /* With a mark of 0, the backlog never falls below half the mark. */
     if (link->backlog >= link->links->config.mark) link->marked = true;
     link_dirty(link);
 }
@@ -225,7 +225,7 @@ static void link_cut(struct aqi_link *link)
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, why);
     else if (link->stranger && link->seal.held_len == 0)
-        link_doom(link, AQ_OK, "%s", why); /* it only probed us, or found a better path */
+        link_doom(link, AQ_OK, "%s", why); /* it was only probing, or has found a better path */
     else if (link->state == LINK_CLOSING && !link->last_came)
         link_doom(link, AQ_EPEER,
                   "the other side closed the connection before it had received all data");
@@ -233,11 +233,11 @@ static void link_cut(struct aqi_link *link)
         link_doom(link, AQ_EPEER, "%s", why);
 }
 
-/* End a connection for the kernel's reason. */
+/* End a connection that the kernel reports as broken. */
 static void link_broke(struct aqi_link *link, int error)
 {
     bool reset = error == ECONNRESET || error == EPIPE;
-    /* EPIPE: it had closed the connection before. */
+    /* EPIPE: the other side had closed the connection before. */
     aq_status status = error == EPIPE ? AQ_EPEER : AQ_ESYS;
     const char *why = reset
                           ? "the connection was reset: the process there has ended or has received "
@@ -274,7 +274,7 @@ static void link_sent(struct aqi_link *link, size_t len)
 
 static bool link_receive(struct aqi_link *link, int error);
 
-/* Send as much as possible. Returns false if the socket accepts no more, or is broken. */
+/* Send as much as possible. Returns false if the socket accepts no more or has failed. */
 static bool link_send_some(struct aqi_link *link, size_t *len)
 {
     struct iovec iov[LINK_PIECES];
@@ -289,7 +289,7 @@ static bool link_send_some(struct aqi_link *link, size_t *len)
     if (sent < 0) {
         int error = errno;
         if (error == EAGAIN || error == EINTR) return false;
-        /* Data sent by the other side before it ended must not be lost. */
+        /* Receive what the other side sent before it ended. */
         while (link_receive(link, error))
             ;
         link_broke(link, error);
@@ -344,7 +344,7 @@ static void link_opened(struct aqi_link *link)
     link->said_ns = link->heard_ns;
     link->beat_ns = links->config.silence_ns / LINK_BEATS;
     link_due(links, link->said_ns + link->beat_ns);
-    link_beat(link); /* tells the other side how often we expect keep-alives */
+    link_beat(link); /* announces how often we expect keep-alives */
     struct aqi_seal_call call = link->seal.call;
     call.to = link->seal.answered;
     links->config.hooks->opened(link, &call);
@@ -402,8 +402,8 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
         link_say(link);
 }
 
-/* Returns false if there is nothing more to receive. `error`: already reported by the kernel, which
- * does not repeat it. */
+/* Receive once. Returns false if nothing is left to receive. `error`: one that the kernel has
+ * already reported, and does not repeat. */
 static bool link_receive(struct aqi_link *link, int error)
 {
     struct aqi_links *links = link->links;
@@ -448,7 +448,8 @@ void aqi_links_patient(struct aqi_links *links, bool patient)
     links->patient = patient;
 }
 
-/* Whether it has been silent for too long. Data that arrived while we were busy counts. */
+/* Whether the link has been silent for too long. Data that arrived while this process was busy
+ * counts. */
 static bool link_is_silent(struct aqi_link *link, uint64_t now)
 {
     if (link->links->patient) link->heard_ns = now;
@@ -469,7 +470,7 @@ static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
                   (double)(now - link->heard_ns) / 1e9, LINK_PACKET);
         return UINT64_MAX;
     }
-    if (link->state != LINK_OPEN) return now; /* its state has changed: check again */
+    if (link->state != LINK_OPEN) return now; /* the state has changed: check again */
     /* Queued data serves as a keep-alive. */
     if (now >= link->said_ns + link->beat_ns && link->first == NULL) link_beat(link);
     uint64_t beat = (link->first == NULL ? link->said_ns : now) + link->beat_ns;
@@ -500,7 +501,7 @@ static uint64_t link_tick(struct aqi_link *link, uint64_t now)
     return UINT64_MAX;
 }
 
-/* A hook may close any of them, but none is freed here. */
+/* A hook may close any link, but none is freed here. */
 static void link_tick_list(struct link_list *list, uint64_t now)
 {
     for (struct aqi_link *link = list->first; link != NULL; link = link->next)

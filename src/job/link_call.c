@@ -1,5 +1,5 @@
-/* Calling a host: connections to its addresses are made in parallel, each started a little after
- * the one before, and prove one at a time that they lead to that host. */
+/* Connecting to a host: connections to its addresses are attempted in parallel, each started
+ * shortly after the previous one, and the handshake is made on one connection at a time. */
 #include "job/link_impl.h"
 
 #include "base/clock.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is also tried */
-#define LINK_CALL_PAUSE_NS 50000000u   /* pause before a busy address is retried; doubles ... */
+#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is tried as well */
+#define LINK_CALL_PAUSE_NS 50000000u   /* before a busy address is retried; doubles ... */
 #define LINK_CALL_PAUSES   1000000000u /* ... up to this */
 #define LINK_CALL_WHY      224u
 
@@ -23,8 +23,8 @@ struct link_try {
     struct aqi_link *link;
     union aqi_sockaddr at;
     enum link_try_state state;
-    uint64_t due_ns;   /* TRY_WAITS: to begin; TRY_PROVES: to have ended */
-    uint64_t pause_ns; /* 0: it has not been too busy */
+    uint64_t due_ns;   /* TRY_WAITS: when to begin; TRY_PROVES: when to time out */
+    uint64_t pause_ns; /* 0: it has not been busy */
     aq_status status;
     char why[LINK_CALL_WHY];
 };
@@ -44,7 +44,7 @@ static void link_call_fail(struct link_try *try, aq_status status, const char *w
     try->state = TRY_FAILED;
     try->status = status;
     snprintf(try->why, sizeof(try->why), "%s", why);
-    /* The next one need not wait any longer. */
+    /* The next address need not wait any longer. */
     const struct link_call *call = try->link->call;
     for (struct link_try *next = try + 1; next < call->tries + call->count; next++)
         if (next->state == TRY_WAITS && next->pause_ns == 0) {
@@ -53,7 +53,7 @@ static void link_call_fail(struct link_try *try, aq_status status, const char *w
         }
 }
 
-/* The kernel's reasons for failed connections. */
+/* The errors of failed connections. */
 static void link_call_fail_errno(struct link_try *try, int error)
 {
     static const struct {
@@ -81,7 +81,7 @@ static void link_call_fail_errno(struct link_try *try, int error)
     link_call_fail(try, AQ_EPEER, strerror(error));
 }
 
-/* A connection to a free port of this host may meet itself. */
+/* A connection to a free port of this host may connect to itself (TCP simultaneous open). */
 static bool link_call_is_itself(int fd)
 {
     union aqi_sockaddr own, peer;
@@ -155,7 +155,7 @@ static void link_call_prove(struct aqi_link *link, struct link_try *try, uint64_
     link_begin(link, fd, AQI_SEAL_CALLER, &link->call->who);
 }
 
-/* The error of each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
+/* Report the error of each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
 static void link_call_doom(struct aqi_link *link)
 {
     struct link_call *call = link->call;
@@ -166,8 +166,8 @@ static void link_call_doom(struct aqi_link *link)
         const struct link_try *try = &call->tries[i];
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s", i != 0 ? "; " : "",
                                 aqi_sockaddr_text(&try->at, at), try->why);
-        /* The error of an address that answered is the most informative; one refusal, perhaps of
-         * another host, the least. */
+        /* The error of an address that answered is the most informative; a refusal, perhaps by
+         * another host, is the least. */
         if (status == AQ_OK || status == AQ_EREFUSED || try->status == AQ_EPROTO ||
             try->status == AQ_EACCESS)
             status = try->status;
@@ -179,7 +179,7 @@ static void link_call_doom(struct aqi_link *link)
     link_doom(link, status, "cannot be reached at %s", text);
 }
 
-/* Time is up: fail all addresses that have not failed yet. */
+/* The time limit has expired: fail all addresses that have not failed yet. */
 static void link_call_expire(struct aqi_link *link, uint64_t now)
 {
     struct link_call *call = link->call;
@@ -201,7 +201,7 @@ static void link_call_expire(struct aqi_link *link, uint64_t now)
     link_call_doom(link);
 }
 
-/* Start tries that are due, but one proof at a time; end when nothing is left to try. */
+/* Start tries that are due, with one handshake at a time; end when no address is left. */
 static void link_call_advance(struct aqi_link *link, uint64_t now)
 {
     struct link_call *call = link->call;

@@ -31,22 +31,22 @@ struct aqi_link {
     struct aqi_link *next, *prev; /* in `all` or `strangers` */
     struct aqi_link *next_dirty;
     enum link_state state;
-    bool stranger;  /* in `strangers` */
+    bool stranger;  /* whether it is in `strangers` */
     bool dirty;     /* must be flushed */
     bool marked;    /* the backlog has reached the mark */
-    bool last_came; /* the last frame of the other side has arrived */
+    bool last_came; /* the other side's last frame has arrived */
     aq_status status;
-    char *why; /* doomed links only; NULL: out of memory */
+    char *why; /* of a doomed link; NULL: out of memory */
     void *owner;
     struct aqi_source source;
     struct aqi_seal seal;
     struct link_call *call; /* LINK_CALLING */
     struct link_item *first, **last;
-    size_t sent; /* of the first item */
+    size_t sent; /* bytes of the first item */
     size_t backlog;
-    uint64_t heard_ns;    /* when a frame arrived */
-    uint64_t said_ns;     /* when something was sent */
-    uint64_t beat_ns;     /* interval at which to send something */
+    uint64_t heard_ns;    /* when a frame last arrived */
+    uint64_t said_ns;     /* when data was last sent */
+    uint64_t beat_ns;     /* interval of keep-alives */
     uint64_t deadline_ns; /* of the states with a time limit */
     char name[AQI_LINK_NAME_BYTES];
 };
@@ -61,45 +61,47 @@ struct aqi_links {
     struct aqi_links_config config; /* without the key */
     struct link_list all, strangers;
     struct aqi_link *dirty;
-    unsigned doomed, strangers_doomed; /* the latter are included in the former */
-    uint64_t next_ns;                  /* no deadline is before that */
+    unsigned doomed, strangers_doomed; /* the former includes the latter */
+    uint64_t next_ns;                  /* no deadline is earlier */
     struct aqi_source listener;
     uint16_t port;
     bool only_v4;
     bool patient;                /* silence is ignored */
-    uint64_t listen_ns;          /* when to accept again; UINT64_MAX: it has not paused */
-    uint64_t stranger_ns;        /* when to report strangers again */
+    uint64_t listen_ns;          /* when to accept again; UINT64_MAX: accepting is not paused */
+    uint64_t stranger_ns;        /* when strangers may be reported again */
     unsigned strangers_unspoken; /* number of strangers since the last report */
     uint8_t *room;               /* receive buffer */
 };
 
 /* link.c */
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
-/* Fail the link for this reason, given without its name. The first reason counts. */
+/* Fail the link for this reason, given without the name of the link. Only the first reason is
+ * kept. */
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
 #define LINK_PACKET 576 /* in bytes: every path carries packets of this size */
-/* Limit the packets of a socket, before it connects or listens, to that size in both directions. */
+/* Limit the packets of a socket to that size in both directions; call before it connects or
+ * listens. */
 void link_keep_short(int fd);
 /* Begin the handshake on this connected socket. */
 void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call);
-/* Something is due at this time. */
+/* Ensure that the next tick is not later than this time. */
 void link_due(struct aqi_links *links, uint64_t at_ns);
 
 /* link_call.c */
 /*
- * The handshake with the current address has failed: try others. `again`: it may have been too
- * busy.
+ * The handshake with the current address has failed: try the next one. `again`: retry it later, as
+ * it may have been too busy.
  */
 void link_call_refused(struct aqi_link *link, aq_status status, bool again, const char *why);
 /* The handshake has succeeded. */
 void link_call_done(struct aqi_link *link);
-/* Handle what is due; returns when to call it again. */
+/* Do the work that is due; returns the time of the next call. */
 uint64_t link_call_tick(struct aqi_link *link, uint64_t now);
 void link_call_drop(struct aqi_link *link);
 
 /* link_listen.c */
-/* A stranger was rejected. */
+/* Report a rejected stranger. */
 void link_listen_refused(struct aqi_links *links, const char *why);
 uint64_t link_listen_tick(struct aqi_links *links, uint64_t now);
 

@@ -1,4 +1,4 @@
-/* The listener for other hosts, rejected callers, and the addresses that it offers. */
+/* The listener for other hosts, its addresses, and rejected callers. */
 #include "job/link_impl.h"
 
 #include "base/clock.h"
@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_LISTEN_ACCEPTS  16u         /* accepted at once */
-#define LINK_LISTEN_PAUSE_NS 100000000u  /* if descriptors have run out */
+#define LINK_LISTEN_ACCEPTS  16u         /* connections accepted per wakeup */
+#define LINK_LISTEN_PAUSE_NS 100000000u  /* pause after descriptors have run out */
 #define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
 #define LINK_LISTEN_SHORT                                                                          \
     "connections from other hosts must wait: no file descriptor or memory is available"
@@ -62,7 +62,7 @@ static void link_listen_take(struct aqi_links *links, int fd, const union aqi_so
     link_begin(link, fd, AQI_SEAL_LISTENER, &own);
 }
 
-/* Until descriptors are closed, accepting would only fail repeatedly. */
+/* Pause: accepting would fail until descriptors are closed. */
 static void link_listen_pause(struct aqi_links *links)
 {
     link_listen_drop_oldest(links,
@@ -89,7 +89,7 @@ static void link_listen_ready(struct aqi_source *source)
             return;
         } else if (errno == EAGAIN) {
             return;
-        } /* otherwise the error concerns only that connection */
+        } /* any other error concerns only that connection */
     }
 }
 
@@ -138,7 +138,7 @@ static int link_listen_on(struct aqi_links *links, unsigned long port, int *fd)
 {
     int error = links->only_v4 ? EAFNOSUPPORT : link_listen_bind(false, (uint16_t)port, fd);
     if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) return error;
-    links->only_v4 = true; /* there is no IPv6 here */
+    links->only_v4 = true; /* there is no IPv6 on this host */
     return link_listen_bind(true, (uint16_t)port, fd);
 }
 
@@ -172,7 +172,7 @@ aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t 
     return AQ_OK;
 }
 
-/* The preference of an address to offer; 0: not offered. */
+/* The preference for offering an address; 0: not offered. */
 static unsigned link_listen_worth(const struct aqi_links *links, const struct ifaddrs *at)
 {
     unsigned rank = aqi_sockaddr_rank(at->ifa_addr);

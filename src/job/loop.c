@@ -18,9 +18,9 @@
 static struct {
     int epoll;
     void (*failed)(const char *why);
-    struct epoll_event *events; /* those being handled: [next, count) */
+    struct epoll_event *events; /* being handled: [next, count) */
     int next, count;
-    struct aqi_source *resting; /* listeners, until rest_ns */
+    struct aqi_source *resting; /* listeners paused until rest_ns */
     uint64_t rest_ns;
 } loop = {.epoll = -1};
 
@@ -128,7 +128,7 @@ void aqi_loop_once(uint64_t deadline_ns)
     for (loop.next = 0; loop.next < loop.count;) {
         const struct epoll_event *event = &events[loop.next++];
         struct aqi_source *source = event->data.ptr;
-        /* An earlier callback may have closed or silenced this source. */
+        /* An earlier callback may have closed or disabled this source. */
         if (source == NULL || source->watched == 0) continue;
         source->events = event->events;
         source->ready(source);

@@ -33,7 +33,7 @@ static const char managed_card_key[] = "aq-host", managed_job_key[] = "aq-key",
 
 /* Sent by the first rank of a host to the others. */
 struct managed_card {
-    uint32_t version; /* of AQI_WIRE_AGENTS; first in every version, here and below */
+    uint32_t version; /* of AQI_WIRE_AGENTS; first in every version, here and in managed_key */
     uint8_t name[16]; /* of the agent's socket */
     uint8_t secret[AQI_JOB_KEY_BYTES];
 };
@@ -49,9 +49,9 @@ struct aqi_managed {
     struct aqi_manager *manager;
     struct managed_card card;
     struct managed_key key;
-    int feed; /* to the agent, if we have forked it; otherwise -1 */
+    int feed; /* to the agent if this process forked it; otherwise -1 */
     int control;
-    int stop; /* ends the watch */
+    int stop; /* stops the watching thread */
     bool watched;
     pthread_t watch;
 };
@@ -75,7 +75,7 @@ static socklen_t managed_address(const struct managed_card *card, struct sockadd
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)(at - address->sun_path));
 }
 
-/* --- the agent, from outside ---------------------------------------------------------------- */
+/* --- starting the agent --------------------------------------------------------------------- */
 
 static aq_status managed_listen(const struct managed_card *card, int *listener)
 {
@@ -93,8 +93,7 @@ static aq_status managed_listen(const struct managed_card *card, int *listener)
                           "cannot create a Unix socket for the processes of this host");
 }
 
-/* The child that becomes the agent is forked once more, so that the program has no unknown
- * child. */
+/* Fork twice, so that the agent is not a child of the program, which does not expect one. */
 static aq_status managed_fork(struct managed_plan *plan, int other_end)
 {
     pid_t pid = fork();
@@ -143,7 +142,7 @@ static aq_status managed_feed(struct aqi_managed *managed, const void *bytes, si
     return aqi_fail_errno(AQ_EPEER, errno, "job", "this host's agent has ended");
 }
 
-/* The agent's answer to the key: its addresses, or why it cannot work. */
+/* Wait for the agent's answer to the key: its addresses, or why it cannot work. */
 static aq_status managed_hear(struct aqi_managed *managed, struct managed_answer *answer)
 {
     struct pollfd state = {.fd = managed->feed, .events = POLLIN};
@@ -173,7 +172,7 @@ static aq_status managed_get(struct aqi_managed *managed, uint32_t rank, const c
     return managed->manager->kind->get(managed->manager, rank, key, bytes, room, len);
 }
 
-/* Get a value that begins with a version, which must be ours. */
+/* Get a value that begins with a version, which must be the one of this library. */
 static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, const char *key,
                                   void *bytes, size_t want)
 {
@@ -195,7 +194,7 @@ static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, co
                     want);
 }
 
-/* Agents above ours, the parent first, each ended by NUL. */
+/* Send the agents above this host's, the parent first, each ended by NUL. */
 static aq_status managed_feed_above(struct aqi_managed *managed)
 {
     char all[MANAGED_FEED_MAX];
@@ -212,7 +211,7 @@ static aq_status managed_feed_above(struct aqi_managed *managed)
     return managed_feed(managed, all, used);
 }
 
-/* The first fence is complete: the keys of all hosts and the job's key are available. */
+/* Called after the first fence: the values of all hosts and the job's key are available. */
 static aq_status managed_exchange(struct aqi_managed *managed)
 {
     const struct aqi_manager_info *info = &managed->manager->info;
@@ -292,17 +291,16 @@ static aq_status managed_claim(struct aqi_managed *managed, int *out)
     return aqi_fail(AQ_EPEER, "job", "this host's agent has ended");
 }
 
-/* --- the watch -----------------------------------------------------------------------------------
- */
+/* --- the watch ------------------------------------------------------------------------------ */
 
-/* Time for a process whose agent is gone to notice and leave by itself: as long as aqrun allows. */
+/* Time for a process whose agent has died to leave by itself: the same as aqrun allows. */
 static int managed_grace_ms(void)
 {
     return (int)(aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND);
 }
 
-/* If aqrun is the parent, the kernel ends us with it. To leave no process behind here either, not
- * even one that computes for hours, a thread sleeps until the agent is gone. */
+/* If aqrun is the parent, the kernel kills this process with it. Here a thread sleeps until the
+ * agent ends, so that no process survives it, even one that computes for hours. */
 static void *managed_watch(void *arg)
 {
     struct aqi_managed *managed = arg;
@@ -338,8 +336,8 @@ static void managed_end_watch(struct aqi_managed *managed)
     if (managed->stop >= 0) close(managed->stop);
 }
 
-/* A manager may end the job before it has read the reason on standard error: wait until it has read
- * it, at most a second. */
+/* A manager may end the job before it has read the reason from standard error: wait until it has,
+ * at most a second. */
 void aqi_managed_abort(struct aqi_managed *managed)
 {
     const struct timespec pause = {.tv_nsec = 10 * MANAGED_MILLISECOND};
@@ -367,7 +365,7 @@ aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_manag
         status = managed_start_watch(managed, control);
         if (status != AQ_OK) close(control);
     }
-    /* The agent stops waiting for us; or it ends, as no rank has claimed anything. */
+    /* The agent stops waiting for this process, or ends, as no rank has claimed a place. */
     if (managed->feed >= 0) close(managed->feed);
     managed->feed = -1;
     if (status != AQ_OK) {

@@ -1,4 +1,4 @@
-/* Counted bytes: see parcel.h. */
+/* Reference-counted bytes: see parcel.h. */
 #include "job/parcel.h"
 
 #include <stdlib.h>

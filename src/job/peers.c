@@ -1,4 +1,4 @@
-/* The boards of a host's ranks, as packets of text. */
+/* The boards of a host's ranks, sent as packets of text. */
 #include "job/peers.h"
 
 #include "base/array.h"
@@ -12,8 +12,8 @@
 
 static struct {
     struct aqi_hub *hub;
-    uint32_t asked, answered; /* queries: numbered from 1, and each is answered */
-    bool read;                /* to be sent next */
+    uint32_t asked, answered; /* queries, numbered from 1; each is answered */
+    bool read;                /* `text` is to be sent next */
     char *text;
     size_t used, room, sent;
 } peers;
@@ -34,7 +34,7 @@ void aqi_peers_asked(uint32_t turn)
     peers.asked = turn;
 }
 
-/* If out of memory, less is shown. */
+/* If memory runs out, boards are omitted. */
 static void peers_add(void *arg, char *text)
 {
     size_t len = strlen(text);
@@ -63,7 +63,7 @@ static void peers_read(void)
     }
 }
 
-/* As many whole lines as fit. */
+/* Send as many whole lines as fit. */
 static void peers_send(void)
 {
     static struct aqi_top_peers packet;
@@ -80,7 +80,7 @@ static void peers_send(void)
     peers.sent += len;
     peers.answered += packet.last;
     peers.read = !packet.last;
-    /* The root may have no ranks, and then sends nothing. */
+    /* The root sends nothing if it has no ranks. */
     size_t bytes = offsetof(struct aqi_top_peers, text) + len;
     if (packet.agents != 0)
         aqi_top_peers_came(&packet, bytes);

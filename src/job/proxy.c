@@ -1,4 +1,4 @@
-/* The agent of a host in a job of a manager: the child forked by the first rank there. */
+/* The agent of a host in a job of a manager: the child forked by the host's first rank. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/agent.h"
@@ -18,23 +18,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Time limit for a claim that has been sent. */
+/* Time limit for the arrival of a claim that has been sent. */
 #define PROXY_CLAIM_NS 1000000000u
 
 static struct {
     struct managed_plan plan;
     struct aqi_source feed;
     struct aqi_hub *hub;
-    const char **hosts; /* their names: numbers */
+    const char **hosts; /* their names, which are numbers */
     char above[MANAGED_FEED_MAX];
     size_t above_len;
     uint64_t began_ns;
-    uint64_t fed_ns;   /* when the feed ended; 0: not yet */
+    uint64_t fed_ns;   /* when the feed was closed; 0: not yet */
     bool claimed_late; /* missing ranks have been reported */
     bool over;
 } proxy;
 
-/* Only descriptors 3 and 4 and standard error stay open; all of the program's are closed. */
+/* Close all descriptors of the program: only 3, 4 and standard error stay open. */
 static void proxy_let_go(struct managed_plan *plan)
 {
     enum { FEED = 3, LISTENER = 4, FIRST_FREE = 5 };
@@ -60,8 +60,8 @@ static void proxy_reset_signals(void)
     sigset_t none;
     for (int i = 1; i < NSIG; i++)
         if (i != SIGKILL && i != SIGSTOP) (void)signal(i, SIG_DFL);
-    /* A manager that ends the job signals all processes; we wait for our ranks to end, and end
-     * with them. */
+    /* A manager that ends the job signals all processes. The agent waits for its ranks to end, and
+     * ends with them. */
     for (size_t i = 0; i < AQI_COUNT_OF(ignored); i++)
         (void)signal(ignored[i], SIG_IGN);
     sigemptyset(&none);
@@ -109,14 +109,14 @@ static void proxy_say(void *arg, bool always, const char *text)
 static void proxy_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
     (void)arg, (void)rank;
-    if (stream != AQI_STREAM_LOG) return; /* that is the manager's task */
+    if (stream != AQI_STREAM_LOG) return; /* other output is handled by the manager */
     ssize_t written = write(STDERR_FILENO, bytes, len);
     (void)written;
 }
 
 static void proxy_input(void *arg, const void *bytes, size_t len)
 {
-    (void)arg, (void)bytes, (void)len; /* so is this */
+    (void)arg, (void)bytes, (void)len; /* as is input */
 }
 
 static void proxy_shut(void *arg, unsigned stream)
@@ -158,14 +158,14 @@ static void proxy_read_key(uint8_t key[AQI_JOB_KEY_BYTES])
     do {
         got = recv(proxy.plan.feed, key, AQI_JOB_KEY_BYTES, 0);
     } while (got < 0 && errno == EINTR);
-    if (got != AQI_JOB_KEY_BYTES) _exit(AQI_EXIT_FAILED); /* it has failed or died */
+    if (got != AQI_JOB_KEY_BYTES) _exit(AQI_EXIT_FAILED); /* the rank has failed or died */
 }
 
 static void proxy_feed_ready(struct aqi_source *source)
 {
     ssize_t got = recv(source->fd, proxy.above, sizeof(proxy.above) - 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) { /* it has finished, or is dead, but others may have connected */
+    if (got <= 0) { /* the rank has finished or died, but others may have connected */
         aqi_source_close(source);
         proxy.fed_ns = aqi_now_ns();
         return;

@@ -1,4 +1,4 @@
-/* The sockets for statistics and traces of the ranks of a host, and the job's files of them. */
+/* The ranks' sockets for statistics and traces, and the job's files. */
 #include "job/records.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 
 #define RECORDS_FILES 2u
 #define RECORDS_CHUNK 65536
-/* While lines arrive, the error of the clock is written at this interval. */
+/* While lines arrive, the clock's error is recorded at this interval. */
 #define RECORDS_CLOCK_NS 10000000000u
 
 struct record {
@@ -33,9 +33,9 @@ struct record {
 
 struct records_file {
     int fd;
-    bool begun; /* opening was tried */
+    bool begun; /* an attempt was made to open it */
     bool events;
-    bool lost; /* writing failed: the rest is dropped */
+    bool lost; /* a write failed: all further data is dropped */
 };
 
 static struct {
@@ -44,8 +44,8 @@ static struct {
     uint64_t clock_said_ns[RECORDS_FILES];
     struct records_file files[RECORDS_FILES];
     /*
-     * Errors, a fatal and a non-fatal one, to be reported by the next tick, not from within the
-     * hub.
+     * Fatal and non-fatal errors, which the next tick reports, as the hub must not be called from
+     * inside its own calls.
      */
     char failed[AQI_CONTROL_TEXT], lost[RECORDS_FILES][AQI_CONTROL_TEXT];
 } records = {.files = {{.fd = -1}, {.fd = -1}}};
@@ -73,7 +73,7 @@ static void records_send(const struct record *record, const char *bytes, size_t 
     aqi_hub_printed(records.params.hub, record->rank, AQI_STREAM_SHOWN + record->what, bytes, len);
 }
 
-/* Before the first lines, and periodically: the offset added to their times. */
+/* Record the offset added to times, before the first lines and periodically. */
 static void records_say_clock(const struct record *record, const char *bytes, size_t len)
 {
     uint64_t now = aqi_now_ns(), *said = &records.clock_said_ns[record->what];
@@ -93,7 +93,7 @@ static void records_lines(void *arg, const char *bytes, size_t len)
     records_send(record, bytes, len);
 }
 
-/* The rank was killed before it could write its counters: write them for it, from shared memory. */
+/* The rank was killed before it could write its counters: write them from shared memory. */
 static void records_count_for(struct record *record)
 {
     uint64_t value[AQI_CTR_COUNT];
@@ -119,7 +119,7 @@ static void records_end(struct record *record)
     free(record);
 }
 
-/* Returns false if there is no data, now or ever. */
+/* Returns false if there is no data now, or never will be. */
 static bool records_read(struct record *record)
 {
     static char chunk[RECORDS_CHUNK];
@@ -166,7 +166,7 @@ void aqi_records_take(uint32_t rank, enum aqi_show what, int fd)
     aqi_source_open(&record->source, fd, records_ready);
     aqi_source_watch(&record->source, EPOLLIN);
     if (what == AQI_SHOW_LOG) return;
-    records_send(record, NULL, 0); /* to detect an unwritable file at once */
+    records_send(record, NULL, 0); /* opens the file, to detect errors early */
 }
 
 void aqi_records_said(uint32_t rank)
@@ -186,7 +186,7 @@ void aqi_records_drain(void)
         struct record *record = records.all;
         while (records_read(record))
             continue;
-        if (records.all == record) records_end(record); /* its other end is still open */
+        if (records.all == record) records_end(record); /* the other end is still open */
     }
 }
 
@@ -208,11 +208,10 @@ void aqi_records_tick(void)
         if (records_may_read(record)) aqi_source_watch(&record->source, EPOLLIN);
 }
 
-/* --- the files ----------------------------------------------------------------------------------
- */
+/* --- the files ------------------------------------------------------------------------------ */
 
 /* A file that cannot be opened ends the job, which has hardly started. A later write error does
- * not, lest the job's work be lost. */
+ * not, as the job's work would be lost. */
 static void records_fail(enum aqi_show what, bool begun)
 {
     const struct aqi_setting *row = &aqi_job_settings.rows[records_settings[what]];

@@ -29,7 +29,7 @@ struct seal_accept {
     uint32_t answered;
     uint8_t proof[AQI_MAC_BYTES];
 };
-/* The input of proofs and keys. */
+/* The hash input of proofs and keys. */
 struct seal_said {
     char label[16];
     struct seal_head head;
@@ -41,7 +41,7 @@ static_assert(sizeof(struct seal_challenge) == 24 && sizeof(struct seal_call) ==
               "what is hashed and sent has no gaps");
 static_assert(sizeof(struct seal_call) <= AQI_SEAL_SMALL, "all messages of the handshake fit");
 
-/* Each for one purpose, so that no hash can serve as another. */
+/* Each label serves one purpose, so that no hash is valid for another. */
 static const char *const seal_proof_labels[] = {
     [AQI_SEAL_CALLER] = "link caller",
     [AQI_SEAL_LISTENER] = "link listener",
@@ -60,7 +60,7 @@ static void seal_hash(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], con
 
 aq_status aqi_seal_job_open(struct aqi_seal_job *job, const uint8_t key[AQI_SEAL_KEY_BYTES])
 {
-    /* The key of the job is also udp's: its MACs there must not be valid here. */
+    /* udp uses the key of the job, too: its MACs must not be valid here, nor these there. */
     static const char use[] = "aqueduct links between agents";
     struct aqi_seal_job opened;
     aq_status status = aqi_mac_open(AQI_MAC_HMAC, &opened.proof);
@@ -157,7 +157,7 @@ static void seal_make_keys(struct aqi_seal *seal)
     seal->state = AQI_SEAL_OPEN;
 }
 
-/* The beginning of CHALLENGE and CALL. */
+/* Check the beginning of CHALLENGE or CALL. */
 static aq_status seal_check_head(struct aqi_seal *seal)
 {
     struct seal_head head;
@@ -168,7 +168,8 @@ static aq_status seal_check_head(struct aqi_seal *seal)
             "it does not use the protocol of links: another program is at that address");
     unsigned version = le16toh(head.version);
     if (version == aqi_wire_version(AQI_WIRE_LINK)) return AQ_OK;
-    /* The listener has already sent its version, so both sides know both. */
+    /* The listener has already sent its version; with this answer, both versions are known to
+     * both. */
     if (seal->role == AQI_SEAL_CALLER) {
         head = seal_our_head();
         seal_say(seal, &head, sizeof(head));
@@ -189,7 +190,7 @@ static aq_status seal_challenged(struct aqi_seal *seal)
                              .to = htole32(seal->call.to),
                              .want = htole32(seal->call.want)};
     memcpy(call.nonce, seal->nonce[AQI_SEAL_CALLER], AQI_SEAL_NONCE);
-    seal->answered = seal->call.to; /* not known yet: the called host */
+    seal->answered = seal->call.to; /* unknown until the answer: assume the called host */
     seal_said(seal, seal_proof_labels[AQI_SEAL_CALLER], call.proof);
     seal_say(seal, &call, sizeof(call));
     seal->state = AQI_SEAL_PROVES;
@@ -239,7 +240,7 @@ static aq_status seal_accepted(struct aqi_seal *seal)
 
 static const struct {
     size_t len;
-    bool head; /* begins with magic and version */
+    bool head; /* whether it begins with magic and version */
     aq_status (*serve)(struct aqi_seal *seal);
 } seal_steps[] = {
     [AQI_SEAL_CALLS] = {sizeof(struct seal_challenge), true, seal_challenged},
@@ -247,7 +248,7 @@ static const struct {
     [AQI_SEAL_LISTENS] = {sizeof(struct seal_call), true, seal_called},
 };
 
-/* Fill held[] up to `want` bytes. Returns false if not enough has been received. */
+/* Fill held[] up to `want` bytes. Returns false if more bytes are needed. */
 static bool seal_hold(struct aqi_seal *seal, size_t want, const uint8_t **at, size_t *left)
 {
     if (seal->held_len >= want) return true;
@@ -283,7 +284,7 @@ static void seal_tag(struct aqi_seal *seal, unsigned sender, const uint8_t head[
     aqi_mac_of(seal->job->frame, seal->key[sender], pieces, len != 0 ? 2 : 1, tag);
 }
 
-/* The length in the head received so far. */
+/* The payload length from the head received so far. */
 static size_t seal_frame_len(const struct aqi_seal *seal)
 {
     return (size_t)seal->held[0] | (size_t)seal->held[1] << 8 | (size_t)seal->held[2] << 16;
@@ -302,7 +303,7 @@ static aq_status seal_check_frame(struct aqi_seal *seal, const uint8_t *bytes, s
     return AQ_OK;
 }
 
-/* Frames received whole are not copied. */
+/* Frames that are received whole are not copied. */
 static aq_status seal_take_frame(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                                  struct aqi_seal_frame *frame)
 {
@@ -334,7 +335,7 @@ aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                         struct aqi_seal_frame *frame)
 {
     if (seal->frame != NULL && seal->frame_got == seal_frame_len(seal) + AQI_SEAL_TAG)
-        seal_drop_frame(seal); /* the one returned by the last call */
+        seal_drop_frame(seal); /* the frame returned by the last call */
     while (seal->state < AQI_SEAL_OPEN) {
         aq_status status = seal_shake(seal, at, left);
         if (status != AQ_OK) return status;

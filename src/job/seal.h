@@ -7,15 +7,16 @@
  *   CALL       the caller's:    magic, version, caller, called host, purpose, nonce, proof
  *   ACCEPT     the listener's:  its host, proof
  *
- * A proof is an HMAC, with a key derived from the job's, of its sender and of everything exchanged
- * so far. Another such hash derives a key for each direction, and from then on each frame is
+ * A proof is an HMAC, keyed with a key derived from the job's, over its sender and everything
+ * exchanged so far. A key for each direction is derived in the same way; from then on, each frame
+ * is
  *
  *   length u24, kind u8, payload, tag
  *
- * where the tag is a SipHash, with that key, of the number of the frame and of all of it. So frames
- * that are modified, omitted, repeated, reordered or reflected end the stream. All is
- * little-endian. Magic and version look the same in every version, so that both sides of a mismatch
- * can say so.
+ * where the tag is a SipHash, with that key, over the number and the contents of the frame. A
+ * frame that is modified, omitted, repeated, reordered or reflected thus ends the stream. All
+ * integers are little-endian. Magic and version have the same format in every version, so that
+ * both sides can report a mismatch.
  */
 #ifndef AQI_SEAL_H
 #define AQI_SEAL_H
@@ -25,7 +26,7 @@
 
 #define AQI_SEAL_KEY_BYTES AQI_MAC_BYTES
 #define AQI_SEAL_NONCE     16u
-#define AQI_SEAL_HEAD      4u /* bytes of a frame before the payload */
+#define AQI_SEAL_HEAD      4u /* bytes that precede the payload of a frame */
 #define AQI_SEAL_TAG       16u
 #define AQI_SEAL_FRAME_MAX (1u << 20) /* maximum bytes of a payload */
 #define AQI_SEAL_ANY_HOST  UINT32_MAX
@@ -44,17 +45,17 @@ void aqi_seal_job_close(struct aqi_seal_job *job);
 
 enum aqi_seal_role { AQI_SEAL_CALLER, AQI_SEAL_LISTENER };
 
-/* The caller, the called host and the purpose; authenticated. */
+/* The caller, the called host and the purpose of a connection; authenticated. */
 struct aqi_seal_call {
-    uint32_t from; /* host number of the caller; AQI_SEAL_ANY_HOST: it is none of the job's hosts */
-    uint32_t to;   /* the host it calls; AQI_SEAL_ANY_HOST: whichever answers */
+    uint32_t from; /* host number of the caller; AQI_SEAL_ANY_HOST: not a host of the job */
+    uint32_t to;   /* the called host; AQI_SEAL_ANY_HOST: whichever answers */
     uint32_t want; /* a number from the caller for the listener */
 };
 
 enum aqi_seal_state {
-    AQI_SEAL_CALLS,   /* a caller: waits for CHALLENGE */
-    AQI_SEAL_PROVES,  /* a caller that has answered: waits for ACCEPT */
-    AQI_SEAL_LISTENS, /* a listener: waits for CALL */
+    AQI_SEAL_CALLS,   /* caller, waits for CHALLENGE */
+    AQI_SEAL_PROVES,  /* caller that has answered, waits for ACCEPT */
+    AQI_SEAL_LISTENS, /* listener, waits for CALL */
     AQI_SEAL_OPEN,
     AQI_SEAL_FAILED
 };
@@ -66,28 +67,28 @@ struct aqi_seal {
     const struct aqi_seal_job *job;
     enum aqi_seal_role role;
     enum aqi_seal_state state;
-    aq_status failed; /* what aqi_seal_take returned */
+    aq_status failed; /* the error returned by aqi_seal_take */
     struct aqi_seal_call call;
     uint32_t answered; /* the listener's host */
-    /* Handshake bytes to send: the caller takes them, and sets say_len to 0. A failed stream may
-     * have some, too. */
+    /* Handshake bytes to send: the user of the stream sends them, and sets say_len to 0. Even a
+     * failed stream may have some. */
     uint8_t say[AQI_SEAL_SMALL];
     uint32_t say_len;
-    uint32_t held_len; /* of a message of the handshake, or of a frame's head */
+    uint32_t held_len; /* bytes of a handshake message, or of a frame's head */
     uint8_t held[AQI_SEAL_SMALL];
     uint8_t nonce[2][AQI_SEAL_NONCE];   /* by role */
     uint8_t key[2][AQI_SEAL_KEY_BYTES]; /* by sender */
     uint64_t count[2];
-    uint8_t *frame; /* one that comes in pieces: payload and tag; NULL: none */
+    uint8_t *frame; /* a frame received in pieces: payload and tag; NULL: none */
     uint32_t frame_got;
     char why[AQI_SEAL_WHY];
 };
 
-/* Begin. A listener has handshake bytes to send at once. The nonce is random, and used once.
- * `call` is used by the caller; a listener only uses its `to`, which is its own host. */
+/* Begin. A listener has handshake bytes to send immediately. The nonce is random and used only
+ * once. A caller uses all of `call`; a listener only `to`, its own host. */
 void aqi_seal_open(struct aqi_seal *seal, const struct aqi_seal_job *job, enum aqi_seal_role role,
                    const struct aqi_seal_call *call, const uint8_t nonce[AQI_SEAL_NONCE]);
-/* Forget the keys and free what it holds. */
+/* Erase the keys and free all memory. */
 void aqi_seal_close(struct aqi_seal *seal);
 
 struct aqi_seal_frame {
@@ -98,10 +99,10 @@ struct aqi_seal_frame {
 #define AQI_SEAL_READY 0u
 
 /*
- * Take received bytes: `*at` and `*left` move past those that were used.
+ * Consume received bytes: `*at` and `*left` advance past them.
  *
  * @return AQ_OK         `frame` is the next one; its bytes are valid until the next call.
- * @return AQ_AGAIN      All bytes have been used.
+ * @return AQ_AGAIN      All bytes have been consumed.
  * @return AQ_EPROTO     The other side, or an intermediary, violates the protocol, or uses another
  *                     version of it: close the connection. `why` says what was received.
  * @return AQ_EACCESS    It does not know the key of the job: the same.
@@ -111,11 +112,11 @@ struct aqi_seal_frame {
 aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                         struct aqi_seal_frame *frame);
 
-/* The other side has closed the stream. Returns why that is too early. */
+/* The other side has closed the stream. Returns a description of why that is premature. */
 const char *aqi_seal_cut(const struct aqi_seal *seal);
 
 /*
- * The head and the tag of the next frame to be sent, which is head, bytes, tag. `kind` is not
+ * Make the head and the tag of the next frame, which is sent as head, bytes, tag. `kind` is not
  * AQI_SEAL_READY, and `len` at most AQI_SEAL_FRAME_MAX. Frames are sent in the order of these
  * calls.
  */

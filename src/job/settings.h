@@ -65,8 +65,8 @@ enum aqi_job_row {
 extern struct aqi_job_config aqi_job_config;
 extern struct aqi_settings_table aqi_job_settings;
 
-/* Get the rank that a launcher put into the environment, before any setting is read. Returns false
- * if there is none. */
+/* Get the rank that a launcher has put into the environment; works before settings are read.
+ * Returns false if there is none. */
 bool aqi_job_rank_given(uint32_t *rank);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Agreements with ourselves, answered by the next progress. */
+/* Agreements of this process with itself, answered by the next call of progress. */
 struct single_ask {
     struct single_ask *next;
     uint64_t name[2];
@@ -18,7 +18,7 @@ struct single_ask {
 
 struct single_boot {
     struct aqi_boot boot;
-    struct aqi_spin lock; /* of the list */
+    struct aqi_spin lock; /* protects the list */
     struct single_ask *asks;
     _Atomic uint32_t asked;
 };
@@ -66,7 +66,7 @@ static aq_status single_share(struct aqi_boot *boot, const char *name, size_t by
     return aqi_shmem_create(name, bytes, fd);
 }
 
-/* Nothing to report to. */
+/* There is no agent to report to. */
 static aq_status single_reach(struct aqi_boot *boot, enum aqi_boot_stage stage)
 {
     (void)boot, (void)stage;
@@ -123,7 +123,7 @@ static void single_exit(struct aqi_boot *boot, int code, const char *why)
     (void)boot, (void)code, (void)why;
 }
 
-/* There are no others. */
+/* There are no other ranks. */
 static bool single_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
 {
     (void)boot, (void)code, (void)wait_ns;

@@ -1,4 +1,4 @@
-/* Counters of the ranks of a host, and clients that monitor the job. */
+/* Counters of a host's ranks, and clients that monitor the job. */
 #include "job/top.h"
 
 #include "base/clock.h"
@@ -24,7 +24,7 @@ struct top_rank {
     uint32_t doing, looks, waits;
 };
 
-/* A packet that must not be lost, queued while there is no room. */
+/* A packet that must not be lost, queued while the socket is full. */
 struct top_packet {
     struct top_packet *next;
     size_t len;
@@ -34,8 +34,8 @@ struct top_packet {
 struct top_watcher {
     struct aqi_source source;
     struct top_watcher *next;
-    uint64_t interval_ns; /* of counters; 0: not requested */
-    uint32_t turn;        /* of its query for peers; 0: none */
+    uint64_t interval_ns; /* at which it requests counters; 0: it does not */
+    uint32_t turn;        /* of its query about peers; 0: none */
     struct top_packet *first, **last;
     size_t queued;
 };
@@ -47,10 +47,10 @@ static struct {
     uint64_t look_ns, show_ns;
     struct aqi_source listener;
     struct top_watcher *watchers;
-    uint64_t wanted_ns; /* by the clients; sent by the next tick */
+    uint64_t wanted_ns; /* requested by the clients; sent by the next tick */
     uint64_t told_ns;
     uint32_t watching;
-    uint32_t turn, told_turn; /* queries for peers */
+    uint32_t turn, told_turn; /* numbers of queries about peers */
 } top = {.listener.fd = -1};
 
 /* --- the ranks of this host ----------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static void top_show(void)
 void aqi_top_watch(uint64_t interval_ns)
 {
     top.interval_ns = top.ranks != NULL ? interval_ns : 0;
-    top.look_ns = top.show_ns = 0; /* at once, as a baseline for rates */
+    top.look_ns = top.show_ns = 0; /* immediately, as a baseline for rates */
 }
 
 static uint64_t top_tick_ranks(uint64_t now)
@@ -171,12 +171,12 @@ static void top_forget(struct top_watcher *watcher)
     top_count_watchers();
 }
 
-/* Send queued packets, as far as there is room. */
+/* Send queued packets until the socket is full. */
 static void top_flush(struct top_watcher *watcher)
 {
     for (struct top_packet *packet; (packet = watcher->first) != NULL;) {
         if (send(watcher->source.fd, packet->bytes, packet->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            break; /* also if it is gone, which recv detects */
+            break; /* also if the client has closed the socket, which recv detects */
         watcher->queued -= packet->len;
         watcher->first = packet->next;
         free(packet);
@@ -234,7 +234,7 @@ static void top_listener_ready(struct aqi_source *source)
     aqi_source_watch(&watcher->source, EPOLLIN);
 }
 
-/* Slow readers miss packets. */
+/* Slow readers lose packets. */
 void aqi_top_came(const void *bytes, size_t len)
 {
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
@@ -246,7 +246,7 @@ static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len
     struct top_packet *packet = malloc(sizeof(*packet) + len);
     if (packet == NULL || watcher->queued + len > TOP_QUEUE_MOST) {
         free(packet);
-        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* so that it notices the loss */
+        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* so that the client notices the loss */
         return;
     }
     packet->next = NULL;
@@ -267,7 +267,7 @@ void aqi_top_peers_came(const void *bytes, size_t len)
         if (w->turn != 0 && w->turn == head.turn) top_queue(w, bytes, len);
 }
 
-/* If this fails, the job runs, but cannot be monitored. */
+/* On failure the job runs, but cannot be monitored. */
 static void top_listen(void)
 {
     struct sockaddr_un address;

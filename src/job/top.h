@@ -1,8 +1,8 @@
 /*
- * Monitoring of a running job by aqtop. The ranks of a host have passed their counters (stats.h) to
- * its agent, which reads them only while aqtop is connected: the state of each frequently, all
- * counters once per interval. aqtop connects to the root at a Unix socket of the abstract
- * namespace, which only accepts the job's user and root. There is one per process.
+ * Monitoring of a running job by aqtop. The ranks of a host have shared their counters (stats.h)
+ * with its agent, which reads them only while aqtop is connected: the state of each rank
+ * frequently, all counters once per interval. aqtop connects to the root at a Unix socket of the
+ * abstract namespace, which only accepts the job's user and root. There is one per process.
  */
 #ifndef AQI_TOP_H
 #define AQI_TOP_H
@@ -17,7 +17,7 @@
 
 #define AQI_TOP_ROWS 128u /* maximum rows in a packet */
 
-/* The name of the socket: this, the user ID, a point and the process ID of the root. */
+/* Name of the socket: this prefix, the user ID, a period, and the process ID of the root. */
 #define AQI_TOP_NAME "aq-top-"
 static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_un *address)
 {
@@ -27,10 +27,10 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Queries: aqtop requests counters at an interval; aqinfo requests, once, the ranks' knowledge of
- * their peers. */
+/* Queries: aqtop requests counters at an interval; aqinfo requests, once, the state of each rank's
+ * peers. */
 enum aqi_top_what { AQI_TOP_COUNTERS, AQI_TOP_PEERS };
-/* Every packet begins with the version. A query of another version is answered with only ours. */
+/* Every packet begins with the version. A query in another version is answered with only ours. */
 struct aqi_top_ask {
     uint32_t version;
     uint32_t interval_ms; /* COUNTERS */
@@ -41,7 +41,7 @@ struct aqi_top_row {
     uint32_t rank;
     uint32_t state;        /* enum aqi_rank_state */
     uint32_t doing;        /* of the thread that called aq_init: enum aqi_doing */
-    uint32_t looks, waits; /* samples since monitoring began; those that found it waiting */
+    uint32_t looks, waits; /* samples since monitoring began, and those in which it was waiting */
     uint32_t unused;
     uint64_t at_ns; /* by the clock of its host */
     uint64_t value[AQI_CTR_COUNT];
@@ -58,12 +58,13 @@ struct aqi_top_packet {
     struct aqi_top_row row[AQI_TOP_ROWS];
 };
 
-/* The answer to aqinfo, several packets from each host: lines of text, as shown by the ranks. */
+/* The answer to aqinfo, several packets from each host: lines of text, from the boards of the
+ * ranks. */
 struct aqi_top_peers {
     uint32_t version;
     uint32_t turn;   /* the query that it answers */
     uint32_t last;   /* of this host */
-    uint32_t agents; /* agents that each send a `last` one; set by the root, 0 elsewhere */
+    uint32_t agents; /* that each send a `last` packet; set by the root, 0 elsewhere */
     uint32_t len;
     char text[32768];
 };
@@ -79,12 +80,12 @@ void aqi_top_open(const struct aqi_top_params *params);
 void aqi_top_take(uint32_t rank, int fd);
 /* Get the counters of a rank, even if it is dead. Returns false if they are unknown. */
 bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
-/* Report at this interval from now on; 0: stop. */
+/* Report counters at this interval from now on; 0: stop. */
 void aqi_top_watch(uint64_t interval_ns);
 /* Root: a packet has arrived. */
 void aqi_top_came(const void *bytes, size_t len);
 void aqi_top_peers_came(const void *bytes, size_t len);
-/* Returns when to call it next, UINT64_MAX for never. */
+/* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t aqi_top_tick(uint64_t now);
 void aqi_top_close(void);
 

@@ -1,10 +1,11 @@
 /*
- * Agreements. Each has a name and a set of ranks, and ends when all ranks of the set that are still
- * in the job have called. They get the worst of their statuses and the set of callers. As there is
- * a single answer, given once, all of them act alike afterwards, whichever ranks die meanwhile.
+ * Agreements. Each has a name and a set of ranks, and completes when all ranks of the set that are
+ * still in the job have called. The result is the worst of their statuses and the set of callers.
+ * It is decided once, by the root, so all callers get the same result, whichever ranks die
+ * meanwhile.
  *
  * The agent of a host collects the calls of its own ranks, and notifies the root when all of them
- * have called; the root collects what agents report.
+ * have called; the root collects these notifications.
  */
 #include "job/hub/impl.h"
 
@@ -15,9 +16,9 @@ struct hub_agreement {
     struct hub_agreement *next;
     uint64_t name[2];
     aq_status status;
-    uint32_t missing; /* members in the job that have not called: of this host, or of all */
+    uint32_t missing; /* members in the job that have not called: of this host, or of all hosts */
     uint8_t *members, *came;
-    uint8_t sets[]; /* one set after the other */
+    uint8_t sets[]; /* the memory of `members` and `came` */
 };
 
 typedef void agree_end_fn(struct aqi_hub *hub, struct hub_agreement *ended);
@@ -29,7 +30,7 @@ static struct hub_agreement *agree_find(struct hub_agreement *list, const uint64
     return list;
 }
 
-/* Create an agreement, with no member missing so far. */
+/* Create an agreement; the caller sets the number of missing members. */
 static struct hub_agreement *agree_begin(struct aqi_hub *hub, struct hub_agreement **list,
                                          const uint64_t name[2], const void *members)
 {
@@ -52,7 +53,7 @@ static void agree_remove(struct hub_agreement **list, const struct hub_agreement
     *list = ended->next;
 }
 
-/* A rank will not call any more. */
+/* A rank will not call any more, as it left or died. */
 static void agree_without(struct aqi_hub *hub, struct hub_agreement *list, uint32_t rank,
                           agree_end_fn *end)
 {
@@ -73,7 +74,7 @@ void agree_close(struct hub_agreement *list)
     }
 }
 
-/* --- an agent's part ------------------------------------------------------------------------ */
+/* --- on the agents -------------------------------------------------------------------------- */
 
 static void agree_tell(struct aqi_hub *hub, struct hub_agreement *ask)
 {
@@ -130,15 +131,15 @@ void asks_agreed(struct aqi_hub *hub, const struct hub_note *note)
     aqi_parcel_release(set);
 }
 
-/* --- the root's part ------------------------------------------------------------------------ */
+/* --- on the root ---------------------------------------------------------------------------- */
 
-/* Whether to wait for it. agree_gone is called for ranks that end or leave. */
+/* Whether an agreement waits for this rank. agree_gone is called for ranks that end or leave. */
 static bool agree_counts(const struct hub_rank *rank)
 {
     return rank->state < AQI_RANK_LEFT && (rank->running || rank->state != AQI_RANK_STARTED);
 }
 
-/* Answer the callers that still listen. */
+/* Send the result to the callers that are still in the job. */
 static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
 {
     agree_remove(&hub->root->agreements, ended);

@@ -1,13 +1,15 @@
-/* Collective calls of the ranks of this host: their pieces are assembled and sent to the root. */
+/* Collective calls of this host's ranks: assembles their parts and sends them to the root. */
 #include "job/hub/impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts are sent when all those of this host are complete, or this long after the first. */
+/* Parts are sent when those of all ranks of this host are complete, or this long after the
+ * first. */
 #define CALLS_DELAY_NS 20000000u
 
-/* Whether the call is valid. `bytes` sizes memory, the offset places the data. */
+/* Whether the message is valid: `bytes` determines the memory allocated, `offset` the place of the
+ * data. */
 static bool calls_sane(const struct aqi_hub *hub, const struct hub_part *part,
                        const struct aqi_control *message)
 {
@@ -41,8 +43,8 @@ static bool calls_waits(const struct hub_local *local)
     return local->part.whole && !local->part.told;
 }
 
-/* One note for the parts from that of `first` to before `end` that fit it: their ranks, then
- * their data in sequence, or their common name. */
+/* Send one note with the parts of ranks from `first` to before `end` that have the same call and
+ * size as that of `first`: the ranks, then the data of each, or the common name. */
 static void calls_tell_like(struct aqi_hub *hub, uint32_t first, uint32_t end)
 {
     const struct hub_part *like = &hub->locals[first].part;
@@ -140,7 +142,7 @@ static void calls_end(struct aqi_hub *hub, struct hub_part *part)
 
 static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, size_t len)
 {
-    if (hub->failed != AQ_OK) return; /* the first cause stays */
+    if (hub->failed != AQ_OK) return; /* keep the first cause */
     hub->failed = status;
     hub->why = aqi_parcel_new(why, aqi_min(len, AQI_CONTROL_TEXT));
     if (hub->why == NULL) hub_no_memory(hub, "why a collective call failed");
@@ -152,7 +154,7 @@ static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, s
     }
 }
 
-/* The size of the shared object of this host's ranks: all have given the same. */
+/* The size of the shared object of this host's ranks, which is the same in all their calls. */
 static size_t calls_share_bytes(const struct aqi_hub *hub)
 {
     uint32_t i = 0;
@@ -161,7 +163,7 @@ static size_t calls_share_bytes(const struct aqi_hub *hub)
     return (size_t)hub->locals[i].part.bytes;
 }
 
-/* Make the result for the ranks of this host: bytes, or a descriptor for them. */
+/* Create the result for the ranks of this host: bytes, or a descriptor. */
 static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
                             struct aqi_parcel **parcel)
 {
@@ -178,7 +180,8 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
     return *parcel != NULL ? AQ_OK : AQ_ENOMEM;
 }
 
-/* The ranks of other hosts have their result, and would wait for this host's ranks in vain. */
+/* End the job: ranks of other hosts have their result, and would wait for this host's ranks
+ * forever. */
 static void calls_say_failed(struct aqi_hub *hub, const char *why)
 {
     const struct hub_note failed = {

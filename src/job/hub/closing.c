@@ -1,17 +1,17 @@
-/* The end of the job on this host: from a message to SIGKILL. */
+/* The end of the job on this host, escalating from a message to SIGKILL. */
 #include "job/hub/impl.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The schedule, in quarters of AQ_EXIT_TIMEOUT after the end began. */
+/* The schedule, in quarters of AQ_EXIT_TIMEOUT since the end began. */
 enum closing_steps { CLOSING_TERM, CLOSING_KILL, CLOSING_ABANDON, CLOSING_STEPS };
 static const unsigned closing_quarters[CLOSING_STEPS] = {
     [CLOSING_TERM] = 1, [CLOSING_KILL] = 3, [CLOSING_ABANDON] = 4};
 
-/* Checks, a quarter apart, of killed processes that have not ended: maximum numbers, in general
- * and in an uninterruptible sleep, after which they are left behind. */
+/* Maximum number of checks, a quarter of AQ_EXIT_TIMEOUT apart, before killed processes that have
+ * not ended are abandoned: in general, and in an uninterruptible sleep. */
 enum { CLOSING_LOOKS = 60, CLOSING_LOOKS_ASLEEP = 2 };
 
 static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number)
@@ -19,7 +19,7 @@ static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int 
     if (!local->running) return;
     local->terminated = true;
     hub->params.hooks.kill(hub->params.arg, local->rank, number);
-    /* a stopped process would not handle SIGTERM */
+    /* a stopped process does not handle SIGTERM */
     hub->params.hooks.kill(hub->params.arg, local->rank, SIGCONT);
 }
 
@@ -33,7 +33,7 @@ void closing_begin(struct aqi_hub *hub, const struct hub_note *note)
     const struct aqi_control message = {
         .type = AQI_CONTROL_EVENT, .event = AQI_BOOT_EXIT, .rank = note->rank, .code = note->code};
     local_tell(hub, note->rank, &message, note->data, note->len);
-    /* A process outside the job cannot be notified, so there is nothing to wait for. */
+    /* A process that has not joined cannot be notified, so there is nothing to wait for. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (hub->locals[i].state == AQI_RANK_STARTED)
             closing_terminate(hub, &hub->locals[i], SIGTERM);
@@ -75,8 +75,8 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
 }
 
 /*
- * Whether any processes are still exiting: nothing survives SIGKILL, but freeing gigabytes may take
- * long on a busy machine.
+ * Whether to keep waiting for killed processes: no process survives SIGKILL, but freeing gigabytes
+ * of memory may take long on a busy machine.
  */
 static bool closing_some_go(struct aqi_hub *hub)
 {

@@ -1,6 +1,7 @@
 /*
- * Collective calls, at the root. There is one at a time, since a rank begins the next only after it
- * has the result of the last. If one fails, all later ones fail, too, with the same cause.
+ * Collective calls, at the root. There is one at a time, since a rank only begins the next one
+ * after it has received the result of the last. If one fails, all later ones fail with the same
+ * cause.
  */
 #include "job/hub/impl.h"
 
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "rank 3", "ranks 1, 4 and 7", "ranks 0, 1, 2, 3 and 60 more": those that are (not) whole. */
+/* List the ranks whose part is (not) complete: "rank 3", "ranks 1, 4 and 7", "ranks 0, 1, 2, 3 and
+ * 60 more". */
 static void collective_list(const struct aqi_hub *hub, bool whole, char *text, size_t room)
 {
     enum { LISTED = 8 };
@@ -28,7 +30,7 @@ static void collective_list(const struct aqi_hub *hub, bool whole, char *text, s
     if (shown < total) snprintf(text + used, room - used, " and %u more", total - shown);
 }
 
-/* The program's call behind this exchange: a started rank makes no other. */
+/* The public call that makes this exchange: a rank that has started makes no other one. */
 static const char *collective_caller(const struct aqi_hub *hub)
 {
     return hub->root->ranks[hub->root->call.first].ready ? "aq_segment_attach" : "aq_init";
@@ -88,7 +90,7 @@ static void collective_complete(struct aqi_hub *hub)
     free(parts);
 }
 
-/* The parts of a note: their ranks, the data of each, and the name of a shared object. */
+/* The parts in a note: their ranks, the data of each, and the name of a shared object. */
 struct collective_parts {
     const uint8_t *ranks;
     const uint8_t *data;
@@ -134,7 +136,7 @@ static void collective_begin(struct aqi_hub *hub, uint32_t rank, const struct hu
     if (call->parts == NULL) hub_no_memory(hub, "an allgather");
 }
 
-/* The size that every rank must give: for a shared object, that of the host's first rank. */
+/* The size that every rank must pass: for a shared object, that of the host's first rank. */
 static uint64_t collective_bytes(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,
                                  uint32_t *first)
 {
@@ -214,7 +216,8 @@ void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note 
         collective_check(hub);
 }
 
-/* Describe what this rank, whose part is missing, has done instead; false: it may still call. */
+/* Describe why this rank, whose part is missing, cannot call any more. Returns false if it still
+ * may. */
 static bool collective_cannot_come(struct aqi_hub *hub, uint32_t i, const char *waiting)
 {
     const struct hub_rank *rank = &hub->root->ranks[i];
@@ -249,8 +252,8 @@ void collective_check(struct aqi_hub *hub)
         if (collective_cannot_come(hub, i, waiting)) return;
 }
 
-/* Report the missing ranks, and for the first that never joined, what to check. (root.c reports
- * hosts that never attached.) */
+/* Report the missing ranks and, for the first one that has not joined, what to check. (root.c
+ * reports hosts that never attached.) */
 static void collective_time_out(struct aqi_hub *hub)
 {
     char missing[160], hint[AQI_RANK_NAME_BYTES + 120] = "", name[AQI_RANK_NAME_BYTES];

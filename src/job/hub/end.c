@@ -1,4 +1,4 @@
-/* The end of a job, at the root: its cause, its exit code, and when it is complete. */
+/* The end of a job at the root: its cause, its exit code, and when it is complete. */
 #include "job/hub/impl.h"
 
 #include <stdarg.h>
@@ -7,19 +7,19 @@
 #include <string.h>
 
 /*
- * If ranks end one after the other, all finish their work: the others are asked this long after the
- * latest, and again after each doubling of the delay. Ranks that still poll then agree.
+ * If ranks request the end one after the other, all finish their work: the others are asked to
+ * agree this long after the latest request, and again after each doubling of the delay. Ranks that
+ * still poll then agree.
  */
 #define END_ASK_NS 75000000u
 
 /*
- * When the user has requested the end twice, agents have this long to kill their ranks before we
- * stop waiting. They still do so once they learn of it or lose their connection to us.
+ * When the user has requested the end twice, the root waits this long for agents to kill their
+ * ranks. Agents do so even later, once they receive the request or lose their connection.
  */
 #define END_KILL_NS 1000000000u
 
-/* The consequences of a death during the start are decided after this part of AQ_EXIT_TIMEOUT at
- * the latest. */
+/* Maximum delay, as a part of AQ_EXIT_TIMEOUT, of the decision about a death during the start. */
 #define END_JUDGE_PART 8
 
 static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *why)
@@ -28,7 +28,7 @@ static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *wh
     end->ending = true;
     if (end->code == 0) end->code = code;
     end->by = by;
-    /* Other hosts have as long as this one to end their ranks, and then to report it. */
+    /* Other hosts have as much time as this one to end their ranks, and then to report it. */
     end->limit_ns = hub->now + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
     if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
     const struct hub_note note = {
@@ -62,7 +62,7 @@ void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
 {
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
-    code &= 0xff; /* as the kernel does with exit codes */
+    code &= 0xff; /* as the kernel truncates exit codes */
     if (why[0] != '\0' && !collective_said(hub, why)) {
         end_job(hub, code, by, "%s: %s", aqi_hub_name(hub, by, name), why);
         return;
@@ -111,7 +111,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     if (news && end->code == 0) end->code = note->code;
 }
 
-/* The job, which has started, continues: notify the others. */
+/* A rank died, but the job has started and continues: notify the others. */
 static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const char *text)
 {
     struct hub_root *root = hub->root;
@@ -136,7 +136,7 @@ static void end_postpone(struct aqi_hub *hub, uint32_t rank, int code, const cha
     while (*at != NULL)
         at = &(*at)->next;
     *at = death;
-    /* The announcement that they are ready may not have arrived yet. */
+    /* Their READY may be unread yet. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (!hub->root->ranks[hub->locals[i].rank].ready)
             hub->params.hooks.drain(hub->params.arg, hub->locals[i].rank);
@@ -159,7 +159,7 @@ void end_died(struct aqi_hub *hub, uint32_t number, int code, const char *text)
 
 static uint64_t end_judge_at(const struct aqi_hub *hub, const struct hub_death *death)
 {
-    /* All messages of this host have been handled; those of other hosts take a moment. */
+    /* all messages of this host have been handled; those of other hosts take some time */
     if (hub->params.agents == 1) return 0;
     return death->since_ns + hub->params.exit_timeout_ns / END_JUDGE_PART;
 }
@@ -217,9 +217,9 @@ void aqi_hub_tell_lost(struct aqi_hub *hub)
         aqi_hub_say(hub, "it also ended without %u more", hub->root->lost - listed);
 }
 
-/* --- the end of all ------------------------------------------------------------------------- */
+/* --- the end of the job --------------------------------------------------------------------- */
 
-/* The job ends once every running rank wants to. */
+/* The job ends once every running rank has requested the end or agreed to it. */
 static void end_check_wanted(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
@@ -235,7 +235,7 @@ void end_check(struct aqi_hub *hub)
     end_check_wanted(hub);
     if (end->over) return;
     if (end->ending
-            ? root->open != 0 && !end->abandoned /* agents report when nothing runs any more */
+            ? root->open != 0 && !end->abandoned /* agents report when no process runs any more */
             : root->running != 0 || root->deaths != NULL || root->started < hub->params.ranks)
         return;
     end->over = true;
@@ -269,7 +269,7 @@ void end_left(struct aqi_hub *hub, uint32_t rank)
     end->left = rank;
 }
 
-/* No rank leaves aq_finalize before all have entered it, unless it failed there. */
+/* Ranks leave aq_finalize only after all have entered it, unless it failed there. */
 static uint64_t end_tick_left(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
@@ -289,14 +289,15 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
     return UINT64_MAX;
 }
 
-/* Some ranks want to end: ask the others, and finally begin the end without them. */
+/* Some ranks have requested the end: ask the others to agree, and end without them after the time
+ * limit. */
 static uint64_t end_tick_wanted(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
     if (end->grace_ns == 0) return UINT64_MAX;
     if (hub->now >= end->grace_ns) {
         end_begin(hub, end->code, AQI_NO_RANK,
-                  end->why); /* the rank that wanted it also waits for the message */
+                  end->why); /* shown also to the rank that requested it */
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {

@@ -1,6 +1,6 @@
 /*
- * The tree of agents: the log on its way down, facts on their way up, and re-attaching when an
- * agent in between is lost.
+ * The tree of agents: the log on its way down, facts on their way up, and re-attaching after the
+ * loss of an agent or link.
  */
 #include "base/array.h"
 #include "job/hub/impl.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Facts are acknowledged after this many bytes; root_tick acknowledges fewer. */
+/* Facts are acknowledged after this many bytes; root_tick acknowledges the remaining ones. */
 #define FLOW_GOT_BYTES 65536u
-/* Pause between two rounds of calls up the tree, in fractions of AQ_HOST_TIMEOUT. */
+/* Pause between two rounds of calls to ancestors, in fractions of AQ_HOST_TIMEOUT. */
 #define FLOW_ROUNDS 40u
-/* Output waits while this many bytes are unacknowledged. */
+/* Output waits while more than this many bytes are unacknowledged. */
 #define FLOW_WINDOW (4 * FLOW_GOT_BYTES)
 
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout)
@@ -38,7 +38,7 @@ static void flow_items_append(struct aqi_hub *hub, struct hub_items *items, uint
     items->last = &item->next;
 }
 
-/* Drop items up to this number; returns their bytes. */
+/* Free items up to this number; returns the number of bytes freed. */
 static size_t flow_items_drop(struct hub_items *items, uint64_t number)
 {
     size_t bytes = 0;
@@ -70,7 +70,7 @@ static void flow_send(struct aqi_hub *hub, uint32_t to, const struct hub_frame *
     hub->params.hooks.to_agent(hub->params.arg, to, small, HUB_FRAME_HEAD + len);
 }
 
-/* Parcels have room for the head of the frame. */
+/* Parcels have space for the head of the frame. */
 static void flow_send_item(struct aqi_hub *hub, uint32_t to, uint8_t kind,
                            const struct hub_item *item)
 {
@@ -79,8 +79,7 @@ static void flow_send_item(struct aqi_hub *hub, uint32_t to, uint8_t kind,
     hub->params.hooks.to_agent(hub->params.arg, to, item->parcel->bytes, item->parcel->len);
 }
 
-/* --- facts --------------------------------------------------------------------------------------
- */
+/* --- facts ---------------------------------------------------------------------------------- */
 
 void flow_fact(struct aqi_hub *hub, const struct hub_note *note)
 {
@@ -89,7 +88,7 @@ void flow_fact(struct aqi_hub *hub, const struct hub_note *note)
     if (parcel == NULL) hub_no_memory(hub, "what ranks say");
     struct hub_item **at = flow->facts.last;
     flow_items_append(hub, &flow->facts, ++flow->said, parcel);
-    if (hub->root != NULL) return; /* handled by the next pump */
+    if (hub->root != NULL) return; /* the next pump handles it */
     flow->waiting += parcel->len;
     if (flow->attached) flow_send_item(hub, flow->parent, HUB_FRAME_FACT, *at);
 }
@@ -110,8 +109,7 @@ bool aqi_hub_has_room(const struct aqi_hub *hub)
                              : hub->flow.attached && hub->flow.waiting < FLOW_WINDOW;
 }
 
-/* --- children ------------------------------------------------------------------------------------
- */
+/* --- children ------------------------------------------------------------------------------- */
 
 static struct hub_child *flow_child(struct aqi_hub *hub, uint32_t agent)
 {
@@ -152,7 +150,7 @@ void flow_open(struct aqi_hub *hub)
     flow_expect_children(hub);
 }
 
-/* The child through which this agent is reachable; NULL: currently unreachable. */
+/* The child through which an agent is reachable; NULL: currently unreachable. */
 static struct hub_child *flow_way(struct aqi_hub *hub, uint32_t agent)
 {
     struct hub_child *last = flow_child(hub, hub->flow.via[agent]);
@@ -165,7 +163,7 @@ static struct hub_child *flow_way(struct aqi_hub *hub, uint32_t agent)
     return NULL;
 }
 
-/* Entries that all agents in our subtree have are no longer needed. */
+/* Free entries that all agents in our subtree have. */
 static void flow_trim(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
@@ -184,7 +182,8 @@ uint64_t flow_orphans_ns(const struct aqi_hub *hub)
     return 2 * hub->params.host_timeout_ns;
 }
 
-/* Agents below a lost child may attach to us, and continue with the log where the child was. */
+/* Agents below a lost child may attach here, and continue with the log where the child was: keep
+ * it. */
 static void flow_lose_child(struct aqi_hub *hub, struct hub_child *child)
 {
     child->attached = false;
@@ -199,7 +198,7 @@ static void flow_refuse(struct aqi_hub *hub, uint32_t agent, const char *why)
     hub->params.hooks.detach(hub->params.arg, agent);
 }
 
-/* No agent accepts us: our ranks end, and agents below re-attach elsewhere. */
+/* No agent accepts us: end the ranks of this host; agents below re-attach elsewhere. */
 static void flow_hopeless(struct aqi_hub *hub, const char *why)
 {
     struct hub_flow *flow = &hub->flow;
@@ -221,7 +220,7 @@ static void flow_hopeless(struct aqi_hub *hub, const char *why)
     if (hub->closing.closed) hub_over(hub, AQI_EXIT_FAILED);
 }
 
-/* The root has declared us dead. */
+/* The root has declared this agent dead. */
 static void flow_gone(struct aqi_hub *hub, const char *why)
 {
     char text[2 * AQI_CONTROL_TEXT];
@@ -232,7 +231,7 @@ static void flow_gone(struct aqi_hub *hub, const char *why)
     flow_hopeless(hub, text);
 }
 
-/* The root has declared this agent dead. */
+/* The root has declared an agent dead. */
 static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_child *child = flow_child(hub, note->rank);
@@ -245,8 +244,7 @@ static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
     if (attached) flow_refuse(hub, note->rank, why);
 }
 
-/* --- the log -------------------------------------------------------------------------------------
- */
+/* --- the log -------------------------------------------------------------------------------- */
 
 /* Store, forward and apply the next entry. */
 static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
@@ -260,7 +258,7 @@ static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
     for (uint32_t i = 0; i < flow->count; i++)
         if (flow->children[i].attached)
             flow_send_item(hub, flow->children[i].agent, HUB_FRAME_ENTRY, *at);
-    parcel->refs++; /* trimming shall not free what is being applied */
+    parcel->refs++; /* not to be freed by trimming while it is applied */
     if (sane && note.type == HUB_LOST) flow_on_lost(hub, &note);
     if (sane) local_apply(hub, &note);
     aqi_parcel_release(parcel);
@@ -293,10 +291,9 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
     return AQ_OK;
 }
 
-/* --- attaching -----------------------------------------------------------------------------------
- */
+/* --- attaching ------------------------------------------------------------------------------ */
 
-/* Send all entries of the log that it has not seen. */
+/* Send all entries after `applied` to an agent. */
 static void flow_catch_up(struct aqi_hub *hub, uint32_t agent, uint64_t applied)
 {
     for (const struct hub_item *item = hub->flow.log.first; item != NULL; item = item->next)
@@ -317,9 +314,10 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
         return AQ_OK;
     }
     if (hub->root != NULL && frame->number > flow->applied) return AQ_EPROTO;
-    /* It may have more entries than we have; then it ignores those that we forward. */
+    /* It may have more entries than this agent, and then ignores those that are forwarded to it. */
     if (frame->number < kept) {
-        /* An agent above may have stored it: agents below us may have attached there meanwhile. */
+        /* An agent above may still store what it needs: agents below may have attached there
+         * meanwhile. */
         if (hub->root != NULL)
             flow_refuse(hub, agent, "it was away for too long");
         else
@@ -331,7 +329,7 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
     child->attached = true;
     child->epoch = epoch;
     child->applied =
-        kept; /* agents below it may have less than it has; it is about to report that */
+        kept; /* agents below it may lack entries that it has; it will report what they have */
     flow->via[agent] = agent;
     const struct hub_note here = {.type = HUB_HERE, .rank = agent, .seq = epoch};
     flow_fact(hub, &here);
@@ -369,7 +367,7 @@ static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
     hub->params.hooks.attach(hub->params.arg, ancestor);
 }
 
-/* There is no other agent to call, or none could be reached in time. */
+/* There is no ancestor left to call, or none could be reached in time. */
 static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
@@ -381,9 +379,10 @@ static void flow_lost_way(struct aqi_hub *hub, const char *why)
 }
 
 /*
- * An agent that was attached calls the next one and then the root. If only a link broke, it repeats
- * this, starting with its old parent: the network may recover any time, unless the root has ended.
- * A parent that has ended may have tried all of that itself, in vain.
+ * An agent that was attached calls the next ancestor and then the root. If only a link broke, it
+ * repeats this, starting with its old parent, as the network may recover at any time, unless the
+ * root has ended. A parent that has ended may have tried all of that before it ended, without
+ * success.
  */
 void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why)
 {
@@ -426,7 +425,7 @@ static void flow_lose_parent(struct aqi_hub *hub, bool ended, const char *why)
     flow->alone_ns = hub->now;
     flow->lost = ended ? AQI_NO_AGENT : flow->parent;
     if (hub->closing.closed && flow->facts.first == NULL)
-        hub_over(hub, 0); /* we are not needed: the root knows all we know */
+        hub_over(hub, 0); /* not needed any longer: all facts are acknowledged */
     else if (flow->hopeless)
         return;
     else if (above != AQI_NO_AGENT)
@@ -468,8 +467,7 @@ void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char 
     hub_pump(hub);
 }
 
-/* --- frames --------------------------------------------------------------------------------------
- */
+/* --- frames --------------------------------------------------------------------------------- */
 
 static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct hub_frame *frame)
 {
@@ -479,7 +477,7 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
         return AQ_EPROTO;
     hub->flow.via[frame->agent] = from;
     if (hub->root == NULL) {
-        /* Unattached agents drop it: it will be sent again. */
+        /* If this agent is not attached, the fact is dropped, and resent later. */
         if (hub->flow.attached)
             hub->params.hooks.to_agent(hub->params.arg, hub->flow.parent, frame->raw,
                                        frame->raw_len);
@@ -488,7 +486,7 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     struct hub_agent *agent = &hub->root->agents[frame->agent];
     struct hub_note note;
     if (agent->lost) return AQ_OK;
-    if (frame->number <= agent->facts) { /* our acknowledgment has not arrived */
+    if (frame->number <= agent->facts) { /* the acknowledgment has not arrived */
         agent->got = 0;
         root_had_fact(hub);
     }
@@ -572,7 +570,7 @@ aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *bytes, 
     struct hub_frame frame;
     if (!hub_frame_decode(bytes, len, &frame)) return AQ_EPROTO;
     bool attach = frame.kind == HUB_FRAME_ATTACH;
-    /* After the end, output of ranks still arrives; agents that attach must try elsewhere. */
+    /* Output of ranks arrives even after the end; agents that attach must try elsewhere. */
     if (hub->flow.hopeless || (hub->over && attach)) {
         if (attach) hub->params.hooks.detach(hub->params.arg, agent);
         return AQ_OK;
@@ -582,8 +580,7 @@ aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *bytes, 
     return status;
 }
 
-/* --- time ----------------------------------------------------------------------------------------
- */
+/* --- time ----------------------------------------------------------------------------------- */
 
 static uint64_t flow_tick_children(struct aqi_hub *hub)
 {
@@ -601,7 +598,8 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
     return next;
 }
 
-/* Stay disconnected as long as the root waits for us, or for the first of our subtree. */
+/* Remain disconnected for as long as the root waits for this agent or the first one of its
+ * subtree. */
 static uint64_t flow_tick_alone(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;

@@ -40,7 +40,7 @@ void hub_no_memory(struct aqi_hub *hub, const char *what)
     char text[AQI_CONTROL_TEXT];
     snprintf(text, sizeof(text), "no memory for %s", what);
     hub->params.hooks.die(hub->params.arg, text);
-    abort(); /* it has ended the process */
+    abort(); /* the hook has ended the process */
 }
 
 uint32_t hub_agent_of(const struct aqi_hub *hub, uint32_t rank)
@@ -84,7 +84,7 @@ const char *hub_host(const struct aqi_hub *hub, uint32_t agent)
     return hub->params.hosts != NULL ? hub->params.hosts[agent] : "this host";
 }
 
-/* Under a shell the process that joined is the one of interest to users. */
+/* If the rank's process is a shell, name the process that joined. */
 const char *aqi_hub_name(const struct aqi_hub *hub, uint32_t rank, char name[AQI_RANK_NAME_BYTES])
 {
     const struct hub_local *local = hub_local(hub, rank);
@@ -113,7 +113,7 @@ uint64_t aqi_hub_tick(struct aqi_hub *hub)
     for (size_t i = 0; i < AQI_COUNT_OF(ticks); i++)
         next = aqi_min(next, ticks[i](hub));
     hub_pump(hub);
-    /* Events may have made something else due. */
+    /* Notes may have made more work due. */
     return said != hub->flow.said || applied != hub->flow.applied ? hub->now : next;
 }
 
@@ -124,7 +124,8 @@ void hub_over(struct aqi_hub *hub, int code)
     hub->params.hooks.over(hub->params.arg, code);
 }
 
-/* Facts cause entries, which cause facts: one after the other, never one inside the other. */
+/* Handle facts one after the other: they cause entries, which cause facts; this must not
+ * recurse. */
 void hub_pump(struct aqi_hub *hub)
 {
     struct hub_items *facts = &hub->flow.facts;

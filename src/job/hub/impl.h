@@ -4,15 +4,14 @@
 
 #include "job/hub/note.h"
 
-/* --- an agent's part: local.c, calls.c, agree.c, closing.c --------------------------------------
- */
+/* --- on each agent: local.c, calls.c, agree.c, closing.c ------------------------------------ */
 
 /* A rank's part in the current collective call. */
 struct hub_part {
     uint32_t calls; /* calls completed */
-    bool inside;    /* the first piece of the next has arrived */
+    bool inside;    /* the first piece of the next call has arrived */
     bool whole;     /* and the last piece */
-    bool told;      /* and was sent to the root */
+    bool told;      /* and it has been sent to the root */
     uint32_t call;
     uint64_t bytes, got;
     size_t name_len;
@@ -24,29 +23,28 @@ struct hub_local {
     enum aqi_rank_state state;
     bool running;
     bool leaving;
-    bool terminated;  /* we have sent SIGTERM or SIGKILL, so how it ends is meaningless */
+    bool terminated;  /* SIGTERM or SIGKILL was sent, so its exit status is meaningless */
     bool unexplained; /* its end has been reported to the root, but not the cause */
     int pid;          /* the process that was started */
     int joined_pid;   /* the process that said HELLO: the same, or a child of a shell */
-    char program[16]; /* of joined_pid, if it is another process */
+    char program[16]; /* of joined_pid, if that is another process */
     uint64_t lost_ns; /* when joined_pid ended without BYE; 0: it has not */
-    unsigned asleep;  /* consecutive checks that found it killed and asleep */
+    unsigned asleep;  /* consecutive checks after SIGKILL in uninterruptible sleep */
     struct hub_part part;
 };
 
 struct hub_closing {
     bool ending;
-    bool closed;       /* and the root has been notified */
+    bool closed;       /* all processes have ended, and the root has been notified */
     bool abandoned;    /* do not wait for processes any longer */
     uint64_t since_ns; /* when the end began */
-    size_t step;       /* number of the escalation's next step */
-    unsigned looks;    /* checks so far of processes that were killed but have not ended */
+    size_t step;       /* the next step of the escalation */
+    unsigned looks;    /* checks so far of killed processes that have not ended */
 };
 
-/* --- the tree: flow.c ----------------------------------------------------------------------------
- */
+/* --- the tree: flow.c ----------------------------------------------------------------------- */
 
-struct hub_item { /* of the log, or of a fact */
+struct hub_item { /* an entry of the log, or a fact */
     struct hub_item *next;
     uint64_t number;
     struct aqi_parcel *parcel; /* as encoded by hub_note_encode */
@@ -58,63 +56,61 @@ struct hub_items {
 
 struct hub_child {
     uint32_t agent;
-    bool attached;     /* otherwise it has not attached yet, or it is lost and its children have not
-                          attached yet */
-    uint32_t epoch;    /* number of this link among its links to ancestors */
-    uint64_t applied;  /* that its whole subtree has; later ones are kept for it */
-    uint64_t until_ns; /* not attached: how long its share of the log is kept */
+    bool attached;     /* if not, it has not attached yet, or its children have yet to re-attach */
+    uint32_t epoch;    /* number of this link among the child's links to ancestors */
+    uint64_t applied;  /* last entry that its whole subtree has; later ones are kept for it */
+    uint64_t until_ns; /* if not attached: how long its part of the log is kept */
 };
 
 struct hub_flow {
-    uint32_t parent; /* the agent that we are attached to, or attach to; AQI_NO_AGENT: root */
+    uint32_t parent; /* attached to this agent, or trying to; AQI_NO_AGENT: root */
     bool attached;
     bool hopeless;     /* the root cannot be reached any more */
-    uint32_t epoch;    /* number of our links to ancestors so far */
-    uint64_t alone_ns; /* since when we have not been attached */
+    uint32_t epoch;    /* number of links to ancestors so far */
+    uint64_t alone_ns; /* since when this agent has not been attached */
     uint32_t lost;     /* the link to this parent broke; AQI_NO_AGENT: the parent has ended */
-    uint64_t again_ns; /* when to call it again; 0: a call is in progress, or none is needed */
-    char why[304];     /* result of the latest call */
+    uint64_t again_ns; /* when to call it again; 0: a call is pending, or none is needed */
+    char why[304];     /* error of the latest call */
     struct hub_child *children;
     uint32_t count;
     size_t room;
-    uint32_t *via; /* for each agent, the child from which its last fact came */
+    uint32_t *via; /* for each agent, the child from which its last fact arrived */
     struct hub_items log;
     uint64_t applied;  /* number of the last entry received */
-    uint64_t reported; /* number up to which our subtree has the log, as reported to the parent */
-    struct hub_items facts; /* ours, not acknowledged; at the root: not handled yet */
-    uint64_t said;          /* number of the last one */
-    size_t waiting;         /* bytes of them */
+    uint64_t reported; /* number up to which this subtree has the log, as reported to the parent */
+    struct hub_items facts; /* of this agent, unacknowledged; at the root: not handled yet */
+    uint64_t said;          /* number of the last fact */
+    size_t waiting;         /* their bytes */
 };
 
-/* --- the root ------------------------------------------------------------------------------------
- */
+/* --- the root ------------------------------------------------------------------------------- */
 
 struct hub_rank {
     enum aqi_rank_state state;
     bool running;
     bool ready;     /* has started (READY) */
-    bool leaving;   /* makes no more collective calls (LEAVING) */
-    bool ending;    /* ends as soon as all others do (ENDING) */
+    bool leaving;   /* will make no more collective calls (LEAVING) */
+    bool ending;    /* ends once all others do (ENDING) */
     bool whole;     /* its part of the current call has arrived */
-    uint32_t calls; /* number of calls whose part has arrived */
+    uint32_t calls; /* number of calls for which its part has arrived */
     int pid, joined_pid;
     char program[16];
-    char *fate; /* LOST: the reason */
+    char *fate; /* LOST: why it died */
 };
 
 /* The root's state of an agent. */
 struct hub_agent {
     bool here; /* it has attached */
     bool lost;
-    bool closed;       /* no process runs there or ever will */
-    uint32_t at;       /* the agent it is attached to */
+    bool closed;       /* no process runs there, or ever will */
+    uint32_t at;       /* the agent to which it is attached */
     uint32_t epoch;    /* number of that link among its links to ancestors so far */
     uint64_t facts;    /* facts received from it */
-    uint64_t got;      /* facts acknowledged to it */
-    size_t bytes;      /* bytes of facts since then */
-    uint64_t until_ns; /* disconnected: when it is declared dead; 0: connected */
-    char *broken;      /* why its link broke; NULL: its parent is lost */
-    /* The object shared by the ranks of a host. Each host has one; sizes may differ. */
+    uint64_t got;      /* facts that have been acknowledged to it */
+    size_t bytes;      /* bytes of the facts since then */
+    uint64_t until_ns; /* disconnected: when to declare it dead; 0: connected */
+    char *broken;      /* why its link broke; NULL: its parent was lost */
+    /* The object shared by the ranks of the host. Each host has one, and sizes may differ. */
     uint32_t share_seq, share_first;
     uint64_t share_bytes;
 };
@@ -124,7 +120,7 @@ struct hub_call {
     aq_status failed; /* why all further calls fail, or AQ_OK */
     char why[AQI_CONTROL_TEXT + 1];
     uint32_t seq, call;
-    uint32_t first; /* the first rank to call, with whose arguments the others are compared */
+    uint32_t first; /* the first caller; its arguments are compared to those of others */
     uint32_t whole; /* ranks whose part has arrived */
     uint64_t bytes, since_ns;
     size_t name_len;
@@ -136,13 +132,14 @@ struct hub_end {
     bool ending;
     bool over;
     bool abandoned;
-    uint64_t grace_ns;  /* when the end begins even if not all ranks want it; 0: no rank does */
+    uint64_t grace_ns;  /* when the end begins even if not all ranks have requested it; 0: not
+                         * requested */
     uint64_t wanted_ns; /* when the latest rank requested the end, other than by agreeing */
     uint32_t come;      /* number of ranks that requested the end */
     uint64_t left_ns; /* when to check that all ranks have followed rank `left`; 0: none has left */
     uint32_t left;
-    uint64_t ask_ns;   /* when the others are asked, or asked again */
-    uint64_t limit_ns; /* when hosts that have not reported their end are left behind */
+    uint64_t ask_ns;   /* when to ask the other ranks, for the first time or again */
+    uint64_t limit_ns; /* when hosts that have not reported their end are abandoned */
     int code;          /* as known so far */
     uint32_t by;       /* the rank that caused it, or AQI_NO_RANK */
     char why[AQI_CONTROL_TEXT + 1];
@@ -162,16 +159,16 @@ struct hub_root {
     struct hub_agent *agents;
     uint32_t started; /* ranks whose process was started */
     uint32_t running;
-    uint32_t absent; /* ranks that left, or ended without joining, and take part in no call */
+    uint32_t absent; /* ranks that left, or ended without joining: they take part in no call */
     uint32_t ready, leaving, lost;
     uint32_t here;    /* agents */
     uint32_t open;    /* agents whose ranks may still run */
-    uint32_t willing; /* running ranks that want to end */
+    uint32_t willing; /* running ranks that request the end or agree to it */
     bool awaited;     /* all agents have attached, or missing ones were reported */
     uint32_t orphans;
-    uint64_t got_ns; /* when facts are acknowledged although there are few; 0: there are none */
-    bool hold;       /* no room for output */
-    size_t input_waiting; /* bytes that rank 0 has not taken */
+    uint64_t got_ns;      /* when to acknowledge even a few facts; 0: none are pending */
+    bool hold;            /* output must wait */
+    size_t input_waiting; /* bytes not consumed by rank 0 */
     uint64_t began_ns;
     struct hub_call call;
     struct hub_agreement *agreements;
@@ -183,16 +180,16 @@ struct aqi_hub {
     struct aqi_hub_params params;
     uint64_t now;
     bool pumping;
-    bool over;       /* and the owner knows */
+    bool over;       /* the job has ended, and the owner has been notified */
     uint32_t *index; /* for each rank, its index in `locals`, or AQI_NO_RANK */
     struct hub_local *locals;
     uint32_t count; /* number of `locals` */
     uint32_t running;
-    uint32_t hosts;   /* that have ranks */
-    uint32_t host;    /* number of this one among them */
+    uint32_t hosts;   /* hosts that have ranks */
+    uint32_t host;    /* number of this host among them */
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
-    uint32_t untold;            /* ranks whose part has yet to be sent */
+    uint32_t untold;            /* ranks whose complete part has not been sent yet */
     uint64_t untold_ns;         /* since when */
     struct hub_agreement *asks; /* of the ranks of this host */
     struct hub_closing closing;
@@ -207,24 +204,24 @@ _Noreturn void hub_no_memory(struct aqi_hub *hub, const char *what);
 struct hub_local *hub_local(const struct aqi_hub *hub, uint32_t rank); /* NULL: not of this host */
 uint32_t hub_agent_of(const struct aqi_hub *hub, uint32_t rank);
 const char *hub_host(const struct aqi_hub *hub, uint32_t agent);
-/* This agent is not needed any more. */
+/* This agent is not needed any longer. */
 void hub_over(struct aqi_hub *hub, int code);
-/* Root: handle our own facts; call at the end of everything that may have caused some. */
+/* Root: handle its own facts; to be called at the end of all calls that may have caused some. */
 void hub_pump(struct aqi_hub *hub);
 
 /* flow.c */
 void flow_open(struct aqi_hub *hub);
 void flow_close(struct aqi_hub *hub);
-/* Tell the root, at once (by the next pump) if this is the root. */
+/* Report to the root; at the root itself it is handled by the next pump. */
 void flow_fact(struct aqi_hub *hub, const struct hub_note *note);
-/* Root: append to the log, apply here, pass on. */
+/* Root: append to the log, apply it here, and forward it. */
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
-/* Time limit for agents whose parent has been declared dead, perhaps after having been waited
- * for. */
+/* Time limit for agents whose parent has been declared dead, perhaps after the root had waited for
+ * it. */
 uint64_t flow_orphans_ns(const struct aqi_hub *hub);
-/* Root: remove the agent from the job, and with it anything it has not reported yet. */
+/* Root: remove the agent from the job, along with all that it has not reported yet. */
 void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
-/* Root: acknowledge facts, `now` or only if enough have arrived since the last time. */
+/* Root: acknowledge facts, `now` or once enough have arrived since the last time. */
 void flow_got(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);
 
@@ -254,7 +251,7 @@ void agree_close(struct hub_agreement *list);
 /* closing.c */
 void closing_begin(struct aqi_hub *hub, const struct hub_note *note);
 void closing_kill(struct aqi_hub *hub);
-/* If the last process has ended, notify the root. */
+/* Notify the root if the last process has ended. */
 void closing_check(struct aqi_hub *hub);
 uint64_t closing_tick(struct aqi_hub *hub);
 
@@ -263,26 +260,26 @@ aq_status root_open(struct aqi_hub *hub);
 void root_close(struct aqi_hub *hub);
 void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
 uint64_t root_tick(struct aqi_hub *hub);
-/* Note a fact of another agent, to be acknowledged. */
+/* Record a fact of another agent, to be acknowledged. */
 void root_had_fact(struct aqi_hub *hub);
-/* The process of this rank no longer runs. */
+/* The rank's process has ended. */
 void root_stopped(struct aqi_hub *hub, struct hub_rank *rank);
-/* A rank no longer takes part: it left, or died and the job continues. */
+/* A rank takes part no longer: it left, or it died and the job continues. */
 void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state);
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
                 const char *why);
 
 /* collective.c */
 void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
-/* Whether `why` is the reason for the last failed call, which has already been reported. */
+/* Whether `why` is the cause of the last failed call, which has already been reported. */
 bool collective_said(const struct aqi_hub *hub, const char *why);
-/* A rank left or ended: check whether the current call can still be completed. */
+/* Check whether the current call can still complete, after a rank left or ended. */
 void collective_check(struct aqi_hub *hub);
 uint64_t collective_tick(struct aqi_hub *hub);
 
 /* agree.c */
 void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
-/* This rank has died or left: no longer wait for it. */
+/* A rank has died or left: stop waiting for it. */
 void agree_gone(struct aqi_hub *hub, uint32_t rank);
 
 /* end.c */
@@ -290,11 +287,11 @@ void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...) A
 void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why);
 void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns);
 void end_judge(struct aqi_hub *hub, const struct hub_note *note);
-/* A rank died, or its host did; `text` says why. */
+/* A rank or its host died; `text` says why. */
 void end_died(struct aqi_hub *hub, uint32_t rank, int code, const char *text);
 /* A rank that had called aq_finalize has left in good order. */
 void end_left(struct aqi_hub *hub, uint32_t rank);
-/* Check whether all have ended, or want to. */
+/* Check whether all have ended, or request the end. */
 void end_check(struct aqi_hub *hub);
 /* Judge pending deaths. */
 void end_deaths(struct aqi_hub *hub);

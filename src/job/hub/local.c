@@ -1,4 +1,4 @@
-/* The ranks of this host: their messages become facts, and they are notified of the log's
+/* The ranks of this host: converts their messages to facts, and notifies them of the log's
  * entries. */
 #include "base/fail.h"
 #include "job/hub/impl.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* Fraction of AQ_EXIT_TIMEOUT for a shell to report the exit status of its program. */
+/* Time for a shell to report the exit status of its program, as a part of AQ_EXIT_TIMEOUT. */
 #define LOCAL_SHELL_PART 20
 
 aq_status local_open(struct aqi_hub *hub)
@@ -139,7 +139,7 @@ static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
     return AQ_OK;
 }
 
-/* Messages allowed once a rank has joined; other types are malformed. */
+/* Messages allowed once a rank has joined; all other types are malformed. */
 static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
                                                          const struct aqi_control *) = {
     [AQI_CONTROL_CALL] = calls_take,   [AQI_CONTROL_BYE] = local_says,
@@ -152,13 +152,13 @@ aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_cont
 {
     struct hub_local *local = hub_local(hub, rank);
     if (local_takes[message->type] == NULL) return AQ_EPROTO;
-    if (local->state != AQI_RANK_JOINED) return AQ_OK; /* ranks that have left send nothing more */
+    if (local->state != AQI_RANK_JOINED) return AQ_OK; /* a rank that has left sends nothing more */
     aq_status status = local_takes[message->type](hub, local, message);
     hub_pump(hub);
     return status;
 }
 
-/* Describe how its process has ended, with `status` of waitpid. Returns the exit code. */
+/* Describe how the rank's process has ended, with `status` of waitpid. Returns the exit code. */
 static int local_describe(const struct aqi_hub *hub, const struct hub_local *local, int status,
                           char *text, size_t room)
 {
@@ -310,7 +310,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
         if (hub->params.hooks.peers != NULL) hub->params.hooks.peers(hub->params.arg, note->seq);
         break;
     case HUB_OVER:
-        closing_kill(hub); /* Shells whose program has ended, and processes that survive SIGKILL. */
+        closing_kill(hub); /* shells whose program has ended, and processes that survived SIGKILL */
         hub_over(hub, note->code);
         break;
     default:
@@ -318,7 +318,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
     }
 }
 
-/* Programs that ended although their shell has not, and so cannot report why. */
+/* Programs that ended before their shell, which has not reported the cause yet. */
 static uint64_t local_tick_lost(struct aqi_hub *hub)
 {
     uint64_t next = UINT64_MAX;

@@ -1,4 +1,4 @@
-/* Bytes of notes and frames. */
+/* Encoding of notes and frames. */
 #include "job/hub/note.h"
 
 #include "job/fields.h"

@@ -6,18 +6,18 @@
 
 enum hub_note_type {
     /* facts */
-    HUB_HERE = 1,    /* `rank`: the agent; it has attached to the sender, its `seq`-th parent */
-    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never attached; `code`: its link
-                        broke, it may reconnect; text: why */
+    HUB_HERE = 1,    /* `rank`: an agent that has attached to the sender, its `seq`-th parent */
+    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never attached; `code`: its
+                      * link broke, but it may reconnect; text: why */
     HUB_STARTED,     /* `rank`, `pid` */
     HUB_JOINED,      /* `rank`, `pid`; text: its program, if not the one that was started */
     HUB_SAID,        /* `rank`; `event`: type of the message; `code`, `wait`; text */
     HUB_PART,        /* `count` ranks and their parts of a call: seq, call, bytes; or its name */
-    HUB_ASK,         /* name, status; data: the members, then those that have asked */
+    HUB_ASK,         /* name, status; data: the members, then those that have called */
     HUB_ENDED,       /* `rank`, `code`, `event`: enum hub_end_flags; text: how */
     HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not ended; text */
-    HUB_FAILED,      /* `code`; text: what this host cannot do; `rank`: the missing rank, or 0 */
-    HUB_CLOSED,      /* no process of this host runs, and none will */
+    HUB_FAILED,      /* `code`; text: the failure of this host; `rank`: the missing rank, or 0 */
+    HUB_CLOSED,      /* no process of this host runs, or ever will */
     HUB_SAY,         /* `code`: whether to print always; text */
     HUB_OUTPUT,      /* `rank`, `event`: the stream; bytes */
     HUB_TOOK,        /* `bytes` of standard input */
@@ -26,14 +26,14 @@ enum hub_note_type {
     HUB_EVENT,  /* event, rank, code; text */
     HUB_AGREED, /* name, status; data: the set */
     HUB_END,    /* the end begins: `rank` that caused it; `code`; text: why */
-    HUB_KILL,   /* kill at once */
+    HUB_KILL,   /* kill immediately */
     HUB_PASS,   /* `code`: a signal to all ranks: the job stops or continues */
     HUB_INPUT,  /* bytes for rank 0 */
     HUB_SHUT,   /* `event`: the stream that no longer has a reader */
-    HUB_WATCH,  /* `wait`: interval at which all ranks show their counters */
+    HUB_WATCH,  /* `wait`: interval at which all ranks report their counters */
     HUB_LOST,   /* `rank`: an agent that is declared dead; text: why */
     HUB_OVER,   /* `code` */
-    HUB_PEERS,  /* `seq`: number of a query for what ranks know of their peers */
+    HUB_PEERS,  /* `seq`: number of a query about the ranks' peers */
     HUB_NOTES
 };
 #define HUB_IS_FACT(type) ((type) < HUB_RESULT)
@@ -57,14 +57,14 @@ struct hub_note {
     size_t len;
 };
 
-/* On a link: one of these as a byte, two numbers, and for some a note. */
+/* A frame on a link: one of these as a byte, two numbers, and in some a note. */
 enum hub_frame_kind {
     HUB_FRAME_ATTACH = 1, /* `agent` has the log up to `number`; data: number of this link, u32 */
     HUB_FRAME_FACT,       /* fact `number` of `agent` */
     HUB_FRAME_GOT,        /* the root has the facts of `agent` up to `number` */
     HUB_FRAME_ENTRY,      /* entry `number` of the log */
     HUB_FRAME_APPLIED,    /* the whole subtree of the sender has the log up to `number` */
-    HUB_FRAME_RESEND,     /* resend what is not acknowledged */
+    HUB_FRAME_RESEND,     /* resend all unacknowledged facts */
     HUB_FRAME_GONE,       /* `agent` no longer belongs to the job: text */
     HUB_FRAMES
 };
@@ -80,7 +80,7 @@ struct hub_frame {
     size_t raw_len;
 };
 
-/* The bytes of a note, preceded by HUB_FRAME_HEAD free ones for the head of a frame. NULL: out of
+/* Encode a note, preceded by HUB_FRAME_HEAD unused bytes for the head of a frame. NULL: out of
  * memory. */
 struct aqi_parcel *hub_note_encode(const struct hub_note *note);
 /* Returns false if malformed. `data` points into the bytes; text may contain unprintable bytes. */
@@ -89,7 +89,7 @@ bool hub_note_decode(const void *bytes, size_t len, struct hub_note *note);
 void hub_frame_head(const struct hub_frame *frame, uint8_t head[HUB_FRAME_HEAD]);
 bool hub_frame_decode(const void *bytes, size_t len, struct hub_frame *frame);
 
-/* The data as a text of at most AQI_CONTROL_TEXT bytes, unprintable bytes as '?'. */
+/* The data as text of at most AQI_CONTROL_TEXT bytes, with unprintable bytes replaced by '?'. */
 void hub_note_text(const struct hub_note *note, char text[AQI_CONTROL_TEXT + 1]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The root's state of all ranks and agents: facts arrive here. */
+/* The root's state of all ranks and agents, updated by facts. */
 #include "base/fail.h"
 #include "job/hub/impl.h"
 
@@ -78,7 +78,7 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
 
 /* --- facts about agents --------------------------------------------------------------------- */
 
-/* Declare the agent dead after this time unless it reconnects; 0: cancel. */
+/* Declare the agent dead after this time, unless it reconnects; 0: cancel. */
 static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t wait_ns)
 {
     hub->root->orphans -= agent->until_ns != 0;
@@ -93,7 +93,7 @@ static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note
     struct hub_root *root = hub->root;
     if (note->rank == 0 || note->rank >= hub->params.agents) return;
     struct hub_agent *agent = &root->agents[note->rank];
-    /* Messages of an agent that was disconnected for a while may be outdated. */
+    /* A report by an agent that was disconnected for some time may be outdated. */
     if (agent->lost || note->seq <= agent->epoch) return;
     root->here += !agent->here;
     root->open += !agent->here && !agent->closed;
@@ -132,7 +132,7 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
 }
 
 /*
- * The agent notices no later than those above it, plus a keep-alive interval, and then has time for
+ * The agent notices at most a keep-alive interval later than its ancestors, and then has time for
  * two calls.
  */
 static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
@@ -149,7 +149,7 @@ static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub
 {
     char why[AQI_CONTROL_TEXT + 1];
     (void)by;
-    /* It may have attached elsewhere before `by` could report it. */
+    /* The agent may have attached elsewhere before `by` could report the loss. */
     if (note->rank >= hub->params.agents || hub->root->agents[note->rank].epoch > note->seq) return;
     if (hub->root->end.over) return;
     if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
@@ -171,7 +171,7 @@ static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_no
 static void root_on_failed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
-    /* It has not attached to the agent that started it, but has reached us another way. */
+    /* It has not attached to the agent that started it, but has reached the root in another way. */
     if (note->rank < hub->params.agents && hub->root->agents[note->rank].epoch != 0) return;
     hub_note_text(note, why);
     if (by == 0 || hub->params.hosts == NULL)
@@ -293,7 +293,7 @@ static void root_on_unexplained(struct aqi_hub *hub, uint32_t by, const struct h
 }
 
 static const struct {
-    bool of_rank; /* `rank` is one of the agent's */
+    bool of_rank; /* whether `rank` must be one of the agent's */
     void (*take)(struct aqi_hub *hub, uint32_t by, const struct hub_note *note);
 } root_takes[HUB_NOTES] = {
     [HUB_HERE] = {false, root_on_here},
@@ -342,7 +342,7 @@ static uint64_t root_tick_orphans(struct aqi_hub *hub)
     return next;
 }
 
-/* "node3", "node3, node7 and 12 more": hosts that have never attached, if any. */
+/* List hosts that have not attached, if any: "node3", "node3, node7 and 12 more". */
 static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
 {
     enum { LISTED = 8 };
@@ -359,7 +359,7 @@ static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
     return absent != 0;
 }
 
-/* The job cannot start if a host has not attached in time. */
+/* Fail the start if a host has not attached in time. */
 static uint64_t root_tick_absent(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
@@ -401,7 +401,7 @@ void root_had_fact(struct aqi_hub *hub)
     if (hub->root->got_ns == 0) hub->root->got_ns = hub->now + ROOT_GOT_NS;
 }
 
-/* --- requests of the launcher --------------------------------------------------------------- */
+/* --- requests by the launcher --------------------------------------------------------------- */
 
 void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len)
 {
@@ -444,7 +444,7 @@ void aqi_hub_hold_output(struct aqi_hub *hub, bool hold)
         flow_got(hub, i, true);
 }
 
-/* Ctrl-Z, and continuing. */
+/* Stop (Ctrl-Z) or continue the job. */
 void aqi_hub_pass(struct aqi_hub *hub, int number)
 {
     const struct hub_note note = {.type = HUB_PASS, .code = number};

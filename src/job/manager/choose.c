@@ -1,4 +1,4 @@
-/* Detecting the manager that started this process, joining and leaving. */
+/* Detects the manager that started this process, joins and leaves. */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 /*
- * Tried in this order. If PMIx is offered, the others are only for old programs, so it is first; if
- * its library is missing, that is reported. Slurm's pmi2 also supports PMI-1, but is made for
- * PMI-2; all others with a socket for PMI are known to support PMI-1. mpiexec.hydra inside a job of
- * Slurm or Open MPI hides the outer manager.
+ * In the order in which they are tried. A manager that offers PMIx provides the others only for
+ * old programs, so PMIx is first; if its library is missing, that is reported. Slurm's pmi2 plugin
+ * also supports PMI-1, but is made for PMI-2; all other managers with a PMI socket are known to
+ * support PMI-1. mpiexec.hydra inside a job of Slurm or Open MPI hides the outer manager.
  */
 static const struct aqi_manager_kind *const choose_kinds[] = {&aqi_manager_pmix, &aqi_manager_pmi2,
                                                               &aqi_manager_pmi};
@@ -22,8 +22,8 @@ static const struct aqi_manager_kind *const choose_asked[] = {
 };
 
 /*
- * Variables set by managers in each of several processes. SLURM_NTASKS is also set in a batch
- * script, whose commands are alone; the step's number is not.
+ * Variables that managers set in each of several processes. SLURM_NTASKS is also set in batch
+ * scripts, whose commands are single processes; the number of the step is not.
  */
 static const struct {
     const char *size, *rank, *manager, *advice;
@@ -64,7 +64,7 @@ aq_status aqi_manager_choose(const struct aqi_manager_kind **kind)
     char text[1024];
     uint64_t boot = aqi_job_config.boot;
     *kind = boot < AQI_COUNT_OF(choose_asked) ? choose_asked[boot] : NULL;
-    /* aqrun may itself have been started by one of them. */
+    /* aqrun itself may have been started by a manager. */
     if (boot != AQI_BOOT_AS_AUTO || aqi_job_config.boot_fd != 0) return AQ_OK;
     for (size_t i = 0; i < AQI_COUNT_OF(choose_kinds) && *kind == NULL; i++)
         if (choose_kinds[i]->launched()) *kind = choose_kinds[i];

@@ -1,4 +1,4 @@
-/* Messages of PMI: names and values between separators, and the length before them. */
+/* PMI messages: names and values between separators, and the length that precedes them. */
 #include "manager_impl.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ bool manager_is_word(const char *text)
     return true;
 }
 
-/* End the value at `text` at its separator, and return what follows; NULL: nothing. */
+/* Terminate the value at `text` at its separator. Returns the text that follows; NULL: none. */
 static char *fields_end(char *text, char separator)
 {
     char *to = text;
@@ -32,7 +32,7 @@ static char *fields_end(char *text, char separator)
                 *to = '\0';
                 return text + 1;
             }
-            text++; /* doubled: part of the value */
+            text++; /* a doubled separator is part of the value */
         }
         *to++ = *text;
     }
@@ -49,7 +49,7 @@ bool manager_cut(char *text, char separator, struct manager_fields *fields)
         if (*text == '\0') break;
         char *next = fields_end(text, separator);
         char *equals = strchr(text, '=');
-        /* Words without a value belong to a message for users. */
+        /* Words without a value are part of a message for users. */
         if (equals != NULL && fields->count == MANAGER_FIELDS) return false;
         if (equals != NULL) {
             *equals = '\0';

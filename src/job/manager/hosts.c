@@ -1,4 +1,4 @@
-/* Which ranks share a host: by the manager's mapping, or by exchanging host names. */
+/* Determines which ranks share a host, by the manager's mapping or by exchanging host names. */
 #include "base/fail.h"
 #include "base/here.h"
 #include "job/boot.h"
@@ -14,7 +14,7 @@ struct hosts_block {
     uint32_t first, nodes, ranks;
 };
 
-/* One number and what must follow it. */
+/* Parse a number and the character that must follow it. */
 static bool hosts_number(const char **at, char after, uint32_t *number)
 {
     uint64_t value = 0;
@@ -35,7 +35,7 @@ static bool hosts_block(const char **at, struct hosts_block *block)
            hosts_number(at, ')', &block->ranks) && block->nodes != 0 && block->ranks != 0;
 }
 
-/* Place the next ranks according to a block. */
+/* Assign the next ranks to nodes according to a block. */
 static uint32_t hosts_place(const struct hosts_block *block, uint32_t rank, uint32_t size,
                             uint64_t *node_of)
 {
@@ -60,7 +60,7 @@ bool manager_mapping(const char *text, uint32_t size, uint64_t *node_of)
     for (uint32_t rank = 0; rank < size;) {
         for (at = list; *at == ',';) {
             at++;
-            (void)hosts_block(&at, &block); /* it did before */
+            (void)hosts_block(&at, &block); /* cannot fail: parsed successfully above */
             rank = hosts_place(&block, rank, size, node_of);
         }
     }
@@ -79,7 +79,7 @@ static int hosts_compare(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Numbers in the order of ranks; `places` is sorted by node and rank. */
+/* Number hosts in the order of ranks; `places` is sorted by node and rank. */
 static void hosts_name(struct aqi_manager_info *info, const struct hosts_place *places,
                        uint32_t *host_of)
 {
@@ -88,7 +88,7 @@ static void hosts_name(struct aqi_manager_info *info, const struct hosts_place *
         if (i == 0 || places[i].node != places[i - 1].node) first = places[i].rank;
         host_of[places[i].rank] = first;
     }
-    /* Now each has the first rank of its host, which is never above its own. */
+    /* Each now has the first rank of its host, which is never above its own. */
     for (uint32_t rank = 0; rank < info->size; rank++)
         host_of[rank] = host_of[rank] == rank ? info->hosts++ : host_of[host_of[rank]];
     info->host = host_of[info->rank];
@@ -127,7 +127,7 @@ uint64_t manager_hash(const char *name)
     return hash;
 }
 
-/* A number for this host, from its name and boot ID. */
+/* A number that identifies this host, from its name and boot ID. */
 static uint64_t hosts_mine(void)
 {
     struct utsname names = {.nodename = ""};

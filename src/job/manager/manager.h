@@ -1,5 +1,5 @@
 /*
- * Managers: how a process started by srun, mpirun or mpiexec.hydra learns its rank, and how the
+ * Managers: how a process started by srun, mpirun or mpiexec.hydra gets its rank, and how the
  * processes of its job exchange small values before they can communicate otherwise.
  *
  * A kind of manager is a row of operations: "pmix" (libpmix, loaded at run time), "pmi2" and "pmi"
@@ -14,10 +14,10 @@
  *     manager->kind->get(manager, aqi_manager_first(manager, host), "card", …);
  *     aqi_manager_close(manager);
  *
- * One thread at a time. If open, fence or barrier fails, the job cannot start: a process that has a
- * manager calls abort, since not every manager ends a job when one of its processes fails. A forked
- * child must not use the manager; it must close the descriptor `fd`, since managers consider a rank
- * alive as long as it is open anywhere.
+ * One thread at a time. If open, fence or barrier fails, the job cannot start: if the process has
+ * a manager, it calls abort, since not every manager ends a job when one of its processes fails. A
+ * forked child must not use the manager; it must close the descriptor `fd`, since managers
+ * consider a rank alive as long as it is open anywhere.
  */
 #ifndef AQI_MANAGER_H
 #define AQI_MANAGER_H
@@ -33,8 +33,8 @@ struct aqi_manager;
 struct aqi_manager_info {
     uint32_t rank; /* in the job */
     uint32_t size; /* of the job */
-    /* Hosts as the manager sees them, numbered in the order of the first rank that each has: rank 0
-     * is on host 0. Two of them may be one machine. */
+    /* Hosts as defined by the manager, numbered in the order of the first rank of each: rank 0 is
+     * on host 0. Two hosts may be the same machine. */
     uint32_t host, hosts;
     uint32_t local_rank, local_size; /* among the ranks of this host, in the order of ranks */
     const uint32_t *host_of;         /* of each rank: the number of its host */
@@ -42,32 +42,33 @@ struct aqi_manager_info {
     char version[AQI_MANAGER_NAME];  /* for messages: "PMI 1.1", "PMIx 4.2.2" */
 };
 
-/* Every slot is filled. Call through the manager's row: manager->kind->put(manager, …). */
+/* Every slot is filled. Call as manager->kind->put(manager, …). */
 struct aqi_manager_kind {
     const char *name; /* as in AQ_BOOT */
     size_t bytes;     /* of its struct */
 
-    /* Whether it started this process. Cheap; checks only the environment. */
+    /* Whether it started this process. Cheap: only checks the environment. */
     bool (*launched)(void);
 
     /*
      * Register this process; fills `info` and `fd` of a zeroed struct. Undone on failure.
      *
-     * Blocking    Until the manager has answered, within AQ_START_TIMEOUT. May wait for the others.
+     * Blocking    Until the manager has answered, within AQ_START_TIMEOUT. May wait for other
+     *             ranks.
      *
      * @return AQ_ESTATE    It did not start this process, whatever AQ_BOOT says.
      * @return AQ_ENOTSUP   A required library is missing (libpmix; the message says what to do).
-     * @return AQ_EPEER     The manager is gone.
+     * @return AQ_EPEER     The manager has ended.
      * @return AQ_EPROTO    It uses another version, or sent a malformed message.
      * @return AQ_ETIMEOUT  It did not answer.
      */
     aq_status (*open)(struct aqi_manager *manager);
 
     /*
-     * Publish `len` bytes under `key` of this rank; available to others after the next fence. A key
-     * can be used once. The value is copied.
+     * Publish `len` bytes under `key` of this rank; available to other ranks after the next fence.
+     * A key can be used once. The value is copied.
      *
-     * Blocking    Until the manager has taken it.
+     * Blocking    Until the manager has accepted it.
      *
      * @return AQ_EINVAL  The key is invalid.
      * @return AQ_ESIZE   The value is longer than AQI_MANAGER_VALUE.
@@ -75,43 +76,44 @@ struct aqi_manager_kind {
     aq_status (*put)(struct aqi_manager *manager, const char *key, const void *value, size_t len);
 
     /*
-     * Collective: every rank calls it, and none returns before all have arrived. Then all can get
-     * values put before.
+     * Collective: no call returns before every rank has called it. Afterwards all ranks can get
+     * the values put before.
      *
      * Blocking    Within AQ_START_TIMEOUT.
      *
-     * @return AQ_EPEER     The manager is gone, or has abandoned the job.
-     * @return AQ_ETIMEOUT  Not all ranks arrived.
+     * @return AQ_EPEER     The manager has ended, or has abandoned the job.
+     * @return AQ_ETIMEOUT  Not all ranks called it.
      */
     aq_status (*fence)(struct aqi_manager *manager);
 
     /*
      * Get the value that `rank` put under `key` before the last fence, as `*len` bytes in `value`.
      *
-     * Blocking    Until the manager has answered, within AQ_START_TIMEOUT; never for the other
-     * rank.
+     * Blocking    Until the manager has answered, within AQ_START_TIMEOUT; does not wait for the
+     * other rank.
      *
-     * @return AQ_EINVAL  There is no value: the rank put none, or there was no fence since.
+     * @return AQ_EINVAL  There is no value: the rank put none, or there was no fence after it.
      * @return AQ_ESIZE   It is longer than `room`.
      */
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                      size_t room, size_t *len);
 
-    /* As fence, but values need not be exchanged. */
+    /* Like fence, but values need not be exchanged. */
     aq_status (*barrier)(struct aqi_manager *manager);
 
     /*
      * Ask the manager to end all processes of the job, if possible with exit code `code` (1 to
-     * 255), and to print `text`. It may end this one before the call returns; otherwise the caller
-     * must end it at once with that code, without a fence or get before: some managers only notice
-     * that a process ends without close. After it, close does not sign off. Not async-signal-safe.
+     * 255), and to print `text`. It may end this process before the call returns; otherwise the
+     * caller must exit immediately with that code, without a fence or get: some managers only
+     * notice that a process ends without close. A later close does not sign off. Not
+     * async-signal-safe.
      */
     void (*abort)(struct aqi_manager *manager, int code, const char *text);
 
     /*
      * Leave in an orderly way, so that the manager does not treat the end of this process as a
-     * crash: call it before every other exit. Does not wait for the other ranks, and for the
-     * manager at most a second. Frees what open made.
+     * crash; to be called before every other exit. Does not wait for other ranks, and at most a
+     * second for the manager. Frees all that open allocated.
      */
     void (*close)(struct aqi_manager *manager);
 };
@@ -124,15 +126,15 @@ extern const struct aqi_manager_kind aqi_manager_pmi;
 struct aqi_manager {
     const struct aqi_manager_kind *kind;
     struct aqi_manager_info info;
-    int fd;            /* to the manager, not for children; -1: none */
+    int fd;            /* to the manager; closed in children; -1: none */
     uint32_t *host_of; /* the memory of info.host_of */
 };
 
 /*
- * Determine the manager that started this process, by the setting AQ_BOOT and the environment;
- * `*kind` is NULL if none did, so it belongs to aqrun or is alone.
+ * Determine the manager that started this process, by the setting AQ_BOOT and the environment.
+ * `*kind` is NULL if none did: the process belongs to aqrun or is a job of one.
  *
- * @return AQ_ESTATE  One did, but it cannot be reached (aqi_manager_mistake).
+ * @return AQ_ESTATE  A manager did, but it cannot be reached (aqi_manager_mistake).
  */
 aq_status aqi_manager_choose(const struct aqi_manager_kind **kind);
 
@@ -146,10 +148,10 @@ bool aqi_manager_mistake(char *text, size_t room);
 /* Join through the manager `kind`; see its open. */
 aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manager **manager);
 
-/* The first rank of a host of the job. */
+/* The first rank of a host. */
 uint32_t aqi_manager_first(const struct aqi_manager *manager, uint32_t host);
 
-/* close, and free. Cannot fail. */
+/* Call close and free the struct. Cannot fail. */
 void aqi_manager_close(struct aqi_manager *manager);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Shared by the managers: bytes as text in pieces, which ranks share a host, messages and their
- * fields.
+ * Shared by the managers: encoding of values as text in pieces, ranks that share a host, and the
+ * fields of messages.
  */
 #ifndef MANAGER_IMPL_H
 #define MANAGER_IMPL_H
@@ -15,42 +15,43 @@
  */
 bool manager_mapping(const char *text, uint32_t size, uint64_t *node_of);
 
-/* A number for the name of a node. */
+/* A hash of the name of a node. */
 uint64_t manager_hash(const char *name);
 
 /* Fill in the hosts of `info`: two ranks are on one host if `node_of` is the same for both. */
 aq_status manager_set_hosts(struct aqi_manager *manager, const uint64_t *node_of);
 
-/* The same by a mapping, which must be the same in all ranks: if it is NULL or malformed, ranks
+/* The same, by a mapping, which must be the same in all ranks. If it is NULL or malformed, ranks
  * exchange the names of their hosts. */
 aq_status manager_map_hosts(struct aqi_manager *manager, const char *mapping);
 
-/* Whether size and rank are valid. */
+/* Check that size and rank are valid. */
 aq_status manager_check_ranks(const struct aqi_manager *manager);
 
 /* ---- values (values.c) ---- */
 
 #define MANAGER_WIRE_KEY 48u /* maximum bytes of a key on the wire, with NUL */
-/* Maximum bytes of a value as text, with NUL: its length and a point, and base 64. */
+/* Maximum bytes of a value as text, with NUL: its length, a period, and base 64. */
 #define MANAGER_TEXT (sizeof("8192.") + (AQI_MANAGER_VALUE * 4 + 2) / 3)
 
-/* Whether key and length of the value are valid. */
+/* Check that the key and the length of the value are valid. */
 aq_status manager_check_put(const char *key, size_t len);
 
-/* Bytes as text of [0-9A-Za-z_.-]; returns its length. */
+/* Encode bytes as text of [0-9A-Za-z_.-]; returns its length. */
 size_t manager_encode(const void *value, size_t len, char text[MANAGER_TEXT]);
 
-/* The length of the text that begins with `text`; 0 if malformed. */
+/* The total length of an encoded text that begins with `text`; 0 if malformed. */
 size_t manager_encoded_length(const char *text);
 
-/* The inverse. Returns false if malformed. Writes at most AQI_MANAGER_VALUE bytes. */
+/* Decode. Returns false if malformed. Writes at most AQI_MANAGER_VALUE bytes. */
 bool manager_decode(const char *text, uint8_t *value, size_t *len);
 
 /* Transfer of values for managers whose values are short text. */
 struct manager_words {
     size_t piece; /* maximum bytes of a text */
     aq_status (*put)(struct aqi_manager *manager, const char *key, const char *text, size_t len);
-    /* `text` is NUL-terminated, also when it is longer than `room`. AQ_AGAIN: there is none. */
+    /* `text` is NUL-terminated, even if the value is longer than `room`. AQ_AGAIN: there is no
+     * value. */
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, char *text,
                      size_t room);
 };
@@ -58,7 +59,7 @@ aq_status manager_put_words(struct aqi_manager *manager, const struct manager_wo
                             const char *key, const void *value, size_t len);
 aq_status manager_get_words(struct aqi_manager *manager, const struct manager_words *words,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len);
-/* The error of get if there is no such value, or not enough room. */
+/* The errors of get if there is no such value, or not enough space. */
 aq_status manager_no_value(uint32_t rank, const char *key);
 aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t room);
 
@@ -72,21 +73,21 @@ struct manager_fields {
 };
 
 /*
- * Cut "name=value" and so on, between separators, in place; `text` is NUL-terminated. A doubled ';'
- * separator is part of a value, as in PMI-2. Returns false if malformed.
+ * Split `text`, "name=value" fields between separators, in place; it is NUL-terminated. A doubled
+ * ';' separator is part of a value, as in PMI-2. Returns false if malformed.
  */
 bool manager_cut(char *text, char separator, struct manager_fields *fields);
 /* The value of the first field with this name; NULL: none. */
 const char *manager_field(const struct manager_fields *fields, const char *name);
-/* Likewise for a number of at most `most`. Returns false if there is none. */
+/* The same for a number of at most `most`. Returns false if there is none. */
 bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
                           uint32_t *number);
-/* A decimal number of at most `most`, and nothing else. */
+/* Parse a decimal number of at most `most`, and nothing else. */
 bool manager_number(const char *text, uint32_t most, uint32_t *number);
-/* Whether it can be used in a message unchanged: printable, no blank, no ';' and no '='. */
+/* Whether it can be part of a message unchanged: printable, without blanks, ';' and '='. */
 bool manager_is_word(const char *text);
 
-/* The length of a message of PMI-2, six characters: digits, blanks before or after. */
+/* Parse the length of a PMI-2 message: six characters, digits with blanks before or after. */
 bool manager_read_length(const char head[6], size_t *len);
 
 /* ---- the socket to a PMI server (stream.c) ---- */
@@ -99,30 +100,31 @@ struct manager_stream {
     char buf[MANAGER_MESSAGE];
 };
 
-/* From PMI_FD, or PMI_PORT if `port` allows it. */
+/* Open the socket of PMI_FD, or of PMI_PORT if `port` allows it. */
 aq_status manager_stream_open(struct manager_stream *stream, bool port);
 void manager_stream_close(struct manager_stream *stream);
-/* Send all of it. AQ_EPEER, AQ_ETIMEOUT, … */
+/* Send all bytes. AQ_EPEER, AQ_ETIMEOUT, … */
 aq_status manager_stream_send(struct manager_stream *stream, const char *text, size_t len);
 /*
- * Receive a line without its end, or a message with the length before it, as a string that is valid
- * until the next call. `doing` is for errors. AQ_ETIMEOUT is not recorded: manager_silent does it.
+ * Receive a line without its newline, or a message preceded by its length, as a string that is
+ * valid until the next call. `doing` is for errors. AQ_ETIMEOUT is not recorded: manager_silent
+ * does that.
  */
 aq_status manager_stream_line(struct manager_stream *stream, uint64_t patience_ns,
                               const char *doing, char **line);
 aq_status manager_stream_message(struct manager_stream *stream, uint64_t patience_ns,
                                  const char *doing, char **message);
 
-/* How long to wait for the last answer of a manager. */
+/* Time limit for the last answer of a manager. */
 #define MANAGER_LEAVE_NS (aqi_job_config.exit_timeout_ns / 2)
 
 aq_status manager_silent(const char *doing);
 /* The error of a fence that took longer than AQ_START_TIMEOUT. */
 aq_status manager_fence_late(const struct aqi_manager *manager);
 
-/* Reads the environment for both kinds of PMI. */
+/* Read a number from the environment, for both versions of PMI. */
 bool manager_environment(const char *name, uint32_t most, uint32_t *number);
-/* Whether mpiexec.hydra is the innermost launcher shown by the environment. */
+/* Whether the environment shows that mpiexec.hydra is the innermost launcher. */
 bool manager_is_hydra(void);
 
 #endif

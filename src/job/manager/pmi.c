@@ -1,4 +1,4 @@
-/* PMI-1 by its wire protocol: lines of "name=value" over the manager's socket. */
+/* PMI-1 by its wire protocol: lines of "name=value" fields over the manager's socket. */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PMI_LINE 1024u /* longest line that all servers accept */
+#define PMI_LINE 1024u /* longest line accepted by all servers */
 
 struct pmi_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool broken; /* a call has failed: the next message may be its answer */
+    bool broken; /* a call has failed: the next message may be the answer to it */
     size_t piece;
     char space[AQI_MANAGER_NAME]; /* the name of the key-value space */
 };
@@ -44,7 +44,7 @@ static aq_status pmi_send(struct pmi_manager *pmi, const char *format, ...)
     return manager_stream_send(&pmi->stream, line, (size_t)len);
 }
 
-/* Receive the next line, which must be `cmd`. A timeout is not logged. */
+/* Receive the next line, which must be `cmd`. A timeout is not recorded. */
 static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
                              struct manager_fields *fields)
 {
@@ -58,7 +58,7 @@ static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t 
     return AQ_OK;
 }
 
-/* Receive an answer. */
+/* Receive the answer to a request whose sending returned `sent`. */
 static aq_status pmi_answer(struct pmi_manager *pmi, aq_status sent, const char *cmd,
                             struct manager_fields *fields)
 {
@@ -98,7 +98,7 @@ static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const 
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    (void)rank; /* it is in the key */
+    (void)rank; /* the key contains it */
     aq_status status = pmi_send(pmi, "cmd=get kvsname=%s key=%s\n", pmi->space, key);
     status = pmi_answer(pmi, status, "get_result", &fields);
     if (status != AQ_OK) return status;
@@ -161,7 +161,7 @@ static void pmi_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* A server at a port sends rank and size in answer to our ID. */
+/* A server at a port sends rank and size in answer to the process's ID. */
 static aq_status pmi_introduce(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
@@ -215,7 +215,7 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
     return AQ_OK;
 }
 
-/* The limits for keys and values, and the name of their space. */
+/* Get the limits of keys and values, and the name of the key-value space. */
 static aq_status pmi_learn(struct pmi_manager *pmi)
 {
     struct manager_fields fields;

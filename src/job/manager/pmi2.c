@@ -1,4 +1,5 @@
-/* PMI-2 by its wire protocol: "name=value;" with the length before, over the manager's socket. */
+/* PMI-2 by its wire protocol: "name=value;" fields, preceded by their length, over the manager's
+ * socket. */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -8,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PMI2_MESSAGE 1536u /* longest that we send */
+#define PMI2_MESSAGE 1536u /* longest message to send */
 #define PMI2_PIECE   900u  /* all servers accept values of 1024 bytes */
 
 struct pmi2_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool broken; /* a call has failed: the next message may be its answer */
+    bool broken; /* a call has failed: the next message may be the answer to it */
 };
 
 static struct pmi2_manager *pmi2_of(struct aqi_manager *manager)
@@ -47,7 +48,7 @@ static aq_status pmi2_send(struct pmi2_manager *pmi2, const char *format, ...)
     return manager_stream_send(&pmi2->stream, text, 6 + (size_t)len);
 }
 
-/* Receive the next message, which must be `cmd`. A timeout is not logged. */
+/* Receive the next message, which must be `cmd`. A timeout is not recorded. */
 static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64_t patience_ns,
                               struct manager_fields *fields)
 {
@@ -61,7 +62,7 @@ static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64
     return AQ_OK;
 }
 
-/* Receive an answer. */
+/* Receive the answer to a request whose sending returned `sent`. */
 static aq_status pmi2_answer(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
                              struct manager_fields *fields)
 {
@@ -132,7 +133,7 @@ static aq_status pmi2_get(struct aqi_manager *manager, uint32_t rank, const char
     return manager_get_words(manager, &pmi2_words, rank, key, value, room, len);
 }
 
-/* Send a query, and wait for the answer as long as for other ranks. */
+/* Receive an answer that may have to wait for other ranks: the time limit is longer. */
 static aq_status pmi2_await(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
                             struct manager_fields *fields)
 {
@@ -142,8 +143,8 @@ static aq_status pmi2_await(struct pmi2_manager *pmi2, aq_status sent, const cha
     return status == AQ_ETIMEOUT ? manager_fence_late(&pmi2->manager) : status;
 }
 
-/* mpiexec.hydra answers a fence at once, before the others have arrived. It answers a get of a
- * value that may still be put once they have. */
+/* mpiexec.hydra answers a fence immediately, before other ranks have called it. A get of a value
+ * that may still be put is answered once they have. */
 static aq_status pmi2_fence(struct aqi_manager *manager)
 {
     struct pmi2_manager *pmi2 = pmi2_of(manager);
@@ -158,8 +159,8 @@ static aq_status pmi2_fence(struct aqi_manager *manager)
     return pmi2_await(pmi2, status, "kvs-get-response", &fields);
 }
 
-/* There is no field for the code: managers use that of a process that ends. mpiexec.hydra only
- * recognizes the end of a process without finalize. */
+/* The message has no field for the code: managers use that of a process that ends. mpiexec.hydra
+ * only recognizes the end of a process without finalize. */
 static void pmi2_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi2_manager *pmi2 = pmi2_of(manager);
@@ -185,7 +186,7 @@ static void pmi2_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* The first message is that of PMI-1, so that both sides detect a mismatch. */
+/* The first message is in PMI-1 format, so that both sides detect a mismatch. */
 static aq_status pmi2_greet(struct pmi2_manager *pmi2)
 {
     static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";

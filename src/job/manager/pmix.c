@@ -18,7 +18,7 @@
 struct pmix_manager {
     struct aqi_manager manager;
     struct pmix_abi_proc me;
-    bool broken; /* a call may still be outstanding */
+    bool broken; /* a call may still be pending */
 };
 
 static struct {
@@ -97,17 +97,17 @@ static struct pmix_abi_info pmix_flag(const char *key)
     return info;
 }
 
-/* ---- calls with a bound ---- */
+/* ---- calls with a time limit ---- */
 
-/* The state of a pending call, referenced by the call and by its answer, which may arrive after
- * the call has timed out. */
+/* The state of a pending call, referenced by the call and by the callback of its answer, which may
+ * run after the call has timed out. */
 struct pmix_wait {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned holders;
     bool done;
     int error;
-    size_t len; /* more than AQI_MANAGER_VALUE: too long for us, or of another type */
+    size_t len; /* above AQI_MANAGER_VALUE: too long, or of another type */
     uint8_t value[AQI_MANAGER_VALUE];
 };
 
@@ -160,9 +160,9 @@ static void pmix_found(int error, struct pmix_abi_value *value, void *arg)
 }
 
 /*
- * Wait for the answer; false after AQ_START_TIMEOUT. `begun` is the status of the request; if it
- * failed, or completed at once, there is no answer. `lock` is held afterwards, and the caller drops
- * the wait.
+ * Wait for the answer; returns false after AQ_START_TIMEOUT. `begun` is the status of the request;
+ * if it failed, or completed immediately, no answer follows. On return `lock` is held, and the
+ * caller drops the wait.
  */
 static bool pmix_wait_done(struct pmix_wait *wait, int begun)
 {
@@ -223,14 +223,14 @@ static aq_status pmix_put(struct aqi_manager *manager, const char *key, const vo
     if (status != AQ_OK) return status;
     memset(&value, 0, sizeof(value));
     value.type = PMIX_ABI_TYPE_BYTES;
-    value.data.bytes.at = (char *)(uintptr_t)bytes; /* copied, not written to */
+    value.data.bytes.at = (char *)(uintptr_t)bytes; /* it is copied, not written to */
     value.data.bytes.size = len;
     pmix_wire_key(wire, key);
     int error = pmix_calls.put(PMIX_ABI_SCOPE_GLOBAL, wire, &value);
     return error == PMIX_ABI_STATUS_OK ? AQ_OK : pmix_failed(error, "PMIx_Put");
 }
 
-/* The status of an answer; `wait->lock` is held. */
+/* Evaluate an answer; `wait->lock` is held. */
 static aq_status pmix_take(const struct pmix_wait *wait, uint32_t rank, const char *key,
                            void *value, size_t room, size_t *len)
 {
@@ -266,8 +266,8 @@ static aq_status pmix_get(struct aqi_manager *manager, uint32_t rank, const char
     return status;
 }
 
-/* Open MPI's mpirun (4.1) sometimes hangs if it receives this while ranks are in a fence. It also
- * notices the end of a process without finalize, and exits with its code. */
+/* Open MPI's mpirun (4.1) sometimes hangs if it receives an abort while ranks are in a fence. It
+ * notices the end of a process without finalize anyway, and exits with its code. */
 static void pmix_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmix_manager *pmix = pmix_of(manager);
@@ -284,8 +284,8 @@ static void pmix_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* Locally known data of a rank or the job; NULL: none, or of another type. The caller frees it,
- * as well as the text of a string. */
+/* Locally known data of a rank or of the job; NULL: none, or of another type. The caller frees it,
+ * and the text of a string. */
 static struct pmix_abi_value *pmix_known(const struct pmix_manager *pmix, uint32_t rank,
                                          const char *key, uint16_t type)
 {
@@ -311,8 +311,8 @@ static bool pmix_job_size(const struct pmix_manager *pmix, uint32_t *size)
     return true;
 }
 
-/* A number for the host of a rank, from its name: Slurm reports the number of a node only to its
- * own ranks. */
+/* Identify the host of a rank by its name: Slurm reports the number of a node only to the node's
+ * ranks. */
 static bool pmix_node_of(const struct pmix_manager *pmix, uint32_t rank, uint64_t *node)
 {
     struct pmix_abi_value *value =
@@ -325,7 +325,7 @@ static bool pmix_node_of(const struct pmix_manager *pmix, uint32_t rank, uint64_
     return named;
 }
 
-/* "OpenPMIx 4.2.2 (…), repo rev: …", shortened for users. */
+/* Shorten "OpenPMIx 4.2.2 (…), repo rev: …" for users. */
 static void pmix_name_version(char name[AQI_MANAGER_NAME])
 {
     const char *said = pmix_calls.version();

@@ -1,7 +1,7 @@
 /*
- * The part of the PMIx Standard's ABI that we use: the same in all versions of libpmix.so.2 (2 to
- * 6). So no header of it is needed to build, and one build works with all of them; if there is a
- * header, the test job.pmix_abi compares.
+ * The part of the PMIx Standard's ABI that is used here, which is the same in all versions of
+ * libpmix.so.2 (2 to 6). The build thus needs no header of it, and one build works with all of
+ * them; if a header is installed, the test job.pmix_abi compares.
  */
 #ifndef MANAGER_PMIX_ABI_H
 #define MANAGER_PMIX_ABI_H
@@ -26,7 +26,7 @@ enum {
     PMIX_ABI_STATUS_OK = 0,
     PMIX_ABI_STATUS_TIMEOUT = -24,
     PMIX_ABI_STATUS_NOT_FOUND = -46,
-    PMIX_ABI_STATUS_DONE = -157 /* complete at once, no callback will follow */
+    PMIX_ABI_STATUS_DONE = -157 /* completed immediately, no callback follows */
 };
 
 struct pmix_abi_proc {

@@ -1,4 +1,4 @@
-/* The socket to a PMI server: whole lines or messages, each wait bounded. */
+/* The socket to a PMI server: whole lines or messages, with a time limit for each wait. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/inet.h"
@@ -30,8 +30,8 @@ bool manager_is_hydra(void)
            (getenv("PMI_FD") != NULL || getenv("PMI_PORT") != NULL);
 }
 
-/* Wait for `events`, in all no longer than `patience_ns`; `*waited` adds up over calls, without the
- * time this process was stopped. */
+/* Wait for `events`, in total at most `patience_ns`; `*waited` accumulates over calls, excluding
+ * the time for which this process was stopped. */
 static aq_status stream_wait(const struct manager_stream *stream, short events,
                              uint64_t patience_ns, uint64_t *waited)
 {
@@ -81,7 +81,7 @@ aq_status manager_stream_send(struct manager_stream *stream, const char *text, s
     return AQ_OK;
 }
 
-/* Receive some more bytes. */
+/* Receive more bytes. */
 static aq_status stream_fill(struct manager_stream *stream, uint64_t patience_ns, const char *doing,
                              uint64_t *waited)
 {
@@ -141,7 +141,7 @@ aq_status manager_stream_message(struct manager_stream *stream, uint64_t patienc
                             "the manager sent a malformed PMI-2 message (%s): is AQ_BOOT correct?",
                             doing);
         if (have >= 6 && have - 6 >= len) {
-            /* The data that follows moves by one byte to make room for the NUL. */
+            /* Move the message back by one byte, to make room for the NUL. */
             memmove(from, from + 6, len);
             from[len] = '\0';
             stream->taken += 6 + len;
@@ -166,7 +166,7 @@ static aq_status stream_inherit(struct manager_stream *stream, const char *text)
                         "this process, but one of their processes did; start it with them "
                         "directly, or set AQ_BOOT=single to run it alone",
                         text);
-    /* Children would keep the rank alive for the manager. */
+    /* Managers consider a rank alive as long as a child has this descriptor. */
     fcntl((int)fd, F_SETFD, FD_CLOEXEC);
     stream->fd = (int)fd;
     return AQ_OK;

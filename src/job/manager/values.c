@@ -1,4 +1,4 @@
-/* Values as text for any PMI, in pieces that are short enough. */
+/* Values as text for any PMI, in pieces that are short enough for it. */
 #include "base/fail.h"
 #include "manager_impl.h"
 
@@ -45,11 +45,11 @@ size_t manager_encode(const void *value, size_t len, char text[MANAGER_TEXT])
     return used;
 }
 
-/* The number of bytes, and the digits behind it. */
+/* Parse the number of bytes; `*digits` is set to the text after it. */
 static bool values_head(const char *text, size_t *len, const char **digits)
 {
     size_t number = 0, count = 0;
-    bool padded = text[0] == '0' && text[1] != '.'; /* longer than MANAGER_TEXT has room for */
+    bool padded = text[0] == '0' && text[1] != '.'; /* longer than MANAGER_TEXT allows */
     for (; *text >= '0' && *text <= '9' && count < 5; text++, count++)
         number = number * 10 + (size_t)(*text - '0');
     if (count == 0 || padded || *text != '.' || number > AQI_MANAGER_VALUE) return false;
@@ -134,7 +134,7 @@ static aq_status values_senseless(const struct aqi_manager *manager, uint32_t ra
                     manager->kind->name, rank, key);
 }
 
-/* All pieces of a value, one behind the other. */
+/* Get all pieces of a value, in sequence. */
 static aq_status values_collect(struct aqi_manager *manager, const struct manager_words *words,
                                 uint32_t rank, const char *key, char text[MANAGER_TEXT])
 {
