@@ -7,8 +7,8 @@
 
 /* --- arithmetic ------------------------------------------------------------------------------ */
 
-/* One element: `a` is the target, `b` the operand, `c` what to compare with. Integers wrap: the
- * product of two of 16 bits may be more than an int holds, but not more than an unsigned one. */
+/* Combine one element: `a` is the target, `b` the operand, `c` the comparand. Integers wrap: the
+ * product of two 16-bit values may overflow an int, but not an unsigned int. */
 #define ATOMIC_BASIC                                                                               \
     case FI_SUM:                                                                                   \
         a = a + b;                                                                                 \
@@ -71,7 +71,7 @@
         a = (b & c) | (a & ~c);                                                                    \
         break;
 
-/* Elements need not be aligned. */
+/* Elements may be unaligned. */
 #define ATOMIC_TYPE(name, type, cases)                                                             \
     static void atomic_##name(unsigned op, unsigned char *at, const unsigned char *operand,        \
                               const unsigned char *compare, unsigned char *old)                    \
@@ -122,7 +122,8 @@ ATOMIC_TYPE(uint128, atomic_u128, ATOMIC_INTEGER)
 typedef void atomic_fn(unsigned op, unsigned char *at, const unsigned char *operand,
                        const unsigned char *compare, unsigned char *old);
 
-/* Signed types wrap, so sums and products are those of the unsigned type; NULL: for all. */
+/* Signed types wrap: sums and products use the unsigned type. `ordered` has the operations that
+ * depend on the sign; NULL: `fn` has all of them. */
 static const struct {
     size_t size;
     atomic_fn *fn, *ordered;
@@ -301,7 +302,7 @@ static ssize_t atomic_call(struct fid_ep *fid, const struct atomic_call *call)
     return err;
 }
 
-/* The parameters that all calls but those with a message have. */
+/* The parameters of all calls except those that take a message. */
 static struct atomic_call atomic_of(struct fid_ep *ep, const struct fi_ioc *operands, size_t count,
                                     fi_addr_t addr, const struct fi_rma_ioc *there,
                                     enum fi_datatype datatype, enum fi_op op, void *context)
@@ -376,7 +377,7 @@ static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, f
     return atomic_call(ep, &call);
 }
 
-/* With the old values as results; `compares` may be NULL. */
+/* A call that returns the old values in `results`; `compares` may be NULL. */
 static ssize_t atomic_fetch(struct fid_ep *ep, struct atomic_call *call,
                             const struct fi_ioc *results, size_t result_count,
                             const struct fi_ioc *compares, size_t compare_count)

@@ -13,7 +13,7 @@ static struct afi_av *av_of(struct fid_av *fid)
     return AQI_OF(fid, struct afi_av, fid);
 }
 
-/* At the first free place. 0, or a positive error. */
+/* Insert at the first free index. Returns 0 or a positive error. */
 static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr_t *addr)
 {
     fi_addr_t at = av->first_free;
@@ -76,7 +76,7 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
     return av->reports ? lost : fine;
 }
 
-/* Names have no form that people write. */
+/* Names have no textual form that a user could specify. */
 static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
                         fi_addr_t *fi_addr, uint64_t flags, void *context)
 {

@@ -1,4 +1,4 @@
-/* fi: counters of completions. */
+/* fi: completion counters. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
     return errors;
 }
 
-/* `*value`, of the counter, becomes `by`, or that much more. */
+/* Set a value of the counter, `*value`, to `by`, or add `by` to it. */
 static int cntr_change(struct fid_cntr *fid, uint64_t *value, uint64_t by, bool set)
 {
     afi_lock();
@@ -98,7 +98,7 @@ static int cntr_close(struct fid *fid)
     return 0;
 }
 
-/* A counter has no flags, but the commands are valid. */
+/* A counter has no operation flags, but the commands are valid. */
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
     if (command == FI_SETOPSFLAG) return *(const uint64_t *)arg == 0 ? 0 : -FI_EBADFLAGS;

@@ -36,14 +36,14 @@ static const size_t cq_entry_sizes[] = {[FI_CQ_FORMAT_UNSPEC] = sizeof(struct fi
                                         [FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
                                         [FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry)};
 
-/* Each format is the beginning of the longest. */
+/* Each format is a prefix of the longest one. */
 static ssize_t cq_take(struct afi_cq *cq, void *buf, size_t count, fi_addr_t *source)
 {
     size_t size = cq_entry_sizes[cq->format], n = 0;
     if (AQI_UNLIKELY(cq->errors != NULL)) return -FI_EAVAIL;
     for (; n < count && cq->count != 0; n++) {
         const struct afi_completion *at = &cq->ring[cq->first];
-        if (AQI_LIKELY(size == sizeof(at->entry))) /* without a call */
+        if (AQI_LIKELY(size == sizeof(at->entry))) /* constant size */
             memcpy((unsigned char *)buf + n * size, &at->entry, sizeof(at->entry));
         else
             memcpy((unsigned char *)buf + n * size, &at->entry, size);
@@ -80,7 +80,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
         if (cq->errors == NULL) cq->last_error = &cq->errors;
         size_t old = offsetof(struct fi_cq_err_entry, err_data_size);
         size_t size = afi_error_bytes(cq->domain->version, old);
-        /* The caller's buffer, if it has one, stays its own; there is nothing to tell in it. */
+        /* If the caller provides a buffer for error data, keep it: there is no error data. */
         if (size > old && buf->err_data_size != 0) error->entry.err_data = buf->err_data;
         memcpy(buf, &error->entry, size);
         free(error);

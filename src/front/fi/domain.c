@@ -1,4 +1,4 @@
-/* fi: domains, memory registrations, and the endpoints that are known. */
+/* fi: domains, memory registrations, and the known endpoints. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static struct aqi_node *domain_new_buckets(size_t count)
     return buckets;
 }
 
-/* --- endpoints that are known ---------------------------------------------------------------- */
+/* --- known endpoints ------------------------------------------------------------------------- */
 
 static struct aqi_node *domain_ident_bucket(const struct afi_domain *domain,
                                             const struct afi_name *name)
@@ -25,7 +25,7 @@ static struct aqi_node *domain_ident_bucket(const struct afi_domain *domain,
     return &domain->ident_buckets[(hash ^ hash >> 29) & (domain->ident_room - 1)];
 }
 
-/* If there is no memory, lists get longer. */
+/* If memory runs out, the buckets' lists grow longer instead. */
 static void domain_grow_idents(struct afi_domain *domain)
 {
     size_t had = domain->ident_room;
@@ -124,7 +124,7 @@ static int domain_mr_close(struct fid *fid)
 static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_mr *mr = AQI_OF(fid, struct afi_mr, fid.fid);
-    if (bfid->fclass == FI_CLASS_EP) return 0; /* it is open to all endpoints of the domain */
+    if (bfid->fclass == FI_CLASS_EP) return 0; /* accessible to all endpoints */
     if (bfid->fclass != FI_CLASS_CNTR || (flags & ~(FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
         return -FI_EINVAL;
     if (mr->cntr != NULL) return -FI_EINVAL;
@@ -136,7 +136,7 @@ static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
     return 0;
 }
 
-/* A raw key is the key itself. */
+/* The raw key is the key itself. */
 static int domain_mr_raw(const struct afi_mr *mr, const struct fi_mr_raw_attr *raw)
 {
     size_t room = *raw->key_size, size = sizeof(mr->fid.key);
@@ -147,7 +147,7 @@ static int domain_mr_raw(const struct afi_mr *mr, const struct fi_mr_raw_attr *r
     return 0;
 }
 
-/* As nothing of a registration is cached, there is nothing to refresh. */
+/* Nothing of a registration is cached, so there is nothing to refresh. */
 static int domain_mr_control(struct fid *fid, int command, void *arg)
 {
     if (command == FI_GET_RAW_MR) return domain_mr_raw(AQI_OF(fid, struct afi_mr, fid.fid), arg);
@@ -188,7 +188,7 @@ static int domain_mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uin
     if (fid->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1 || attr->mr_iov == NULL ||
         attr->offset != 0)
         return -FI_EINVAL;
-    /* `iface` is of programs that ask for FI_HMEM; the structure of older ones ends before it. */
+    /* Do not read `iface`, which is for FI_HMEM: the structure of older programs ends before it. */
     if ((flags & ~(FI_RMA_EVENT)) != 0) return -FI_EBADFLAGS;
     struct afi_mr *mr = calloc(1, sizeof(*mr));
     if (mr == NULL) return -FI_ENOMEM;

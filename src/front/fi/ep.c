@@ -151,7 +151,7 @@ static int ep_setopt(struct fid *fid, int level, int name, const void *value, si
 {
     if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
     if (len < sizeof(size_t)) return -FI_EINVAL;
-    ep_rxq(fid)->least = aqi_max(*(const size_t *)value, 1); /* a full buffer is never kept */
+    ep_rxq(fid)->least = aqi_max(*(const size_t *)value, 1); /* must release full buffers */
     return 0;
 }
 
@@ -169,14 +169,14 @@ static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, 
     return -FI_ENOSYS;
 }
 
-/* Any number of receives can be posted. */
+/* The number of posted receives is not limited. */
 static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
     (void)ep;
     return AFI_SIZE;
 }
 
-/* To the peer whose queue is fullest. */
+/* For the peer with the longest queue. */
 static ssize_t ep_tx_size_left(struct fid_ep *fid)
 {
     const struct afi_ep *ep = AQI_OF(fid, const struct afi_ep, fid);

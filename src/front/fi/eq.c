@@ -1,4 +1,4 @@
-/* fi: event queues: addresses that were inserted, and what the program writes itself. */
+/* fi: event queues: inserted addresses, and events that the program writes itself. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
     if (has) {
         struct fi_eq_err_entry entry;
         memcpy(&entry, eq->events->bytes, sizeof(entry));
-        /* As with a completion queue. */
+        /* see cq.c: keep the caller's buffer, as there is no error data */
         if (size == sizeof(entry) && buf->err_data_size != 0) entry.err_data = buf->err_data;
         memcpy(buf, &entry, size);
         eq_drop_first(eq);

@@ -1,4 +1,4 @@
-/* fi: fetching memory of peers straight to where it is needed. */
+/* fi: fetching memory of peers directly to its destination. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void afi_fetch_begin(struct afi_fetch *fetch)
     aqi_list_append(&afi.fetches, &fetch->link);
 }
 
-/* AQ_AGAIN: not now. */
+/* Start fetching the next piece. AQ_AGAIN: not possible now. */
 static aq_status fetch_start(struct afi_fetch *fetch, aq_event *event)
 {
     const struct afi_piece *from = &fetch->from[fetch->from_at];
@@ -58,7 +58,7 @@ static bool fetch_is_started(const struct afi_fetch *fetch)
            fetch->to_at == fetch->to_count || fetch->status != AQ_OK;
 }
 
-/* True: it has ended. */
+/* Make progress. Returns true once it has ended. */
 static bool fetch_move(struct afi_fetch *fetch)
 {
     bool open = false;

@@ -1,10 +1,10 @@
 /*
- * The provider "aqueduct" of libfabric: private to src/front/fi. docs/mpi.md is for its users and
- * says how it works.
+ * The provider "aqueduct" of libfabric: private to src/front/fi. docs/mpi.md is for users and
+ * describes how it works.
  *
- * The shared library holds a copy of Aqueduct of its own, opened as a process without a job. An
- * endpoint listens at a URI for each transport; its name (struct afi_name) holds these and a
- * secret. A connection to another endpoint is opened at first use. One lock guards everything; all
+ * The shared library contains its own copy of Aqueduct, opened as a process without a job. An
+ * endpoint listens at a URI per transport; its name (struct afi_name) contains these and a secret.
+ * Connections to other endpoints are opened at first use. One lock protects everything; all
  * handlers run inside afi_progress, with the lock held.
  */
 #ifndef AFI_FI_H
@@ -33,17 +33,18 @@
 #include <sys/uio.h>
 
 enum {
-    AFI_IOVS = 8,           /* pieces of memory in an operation, here and at the target */
-    AFI_INJECT = 4096,      /* bytes of an injected message */
-    AFI_QUEUED = 1024,      /* operations that wait in a peer's queue, before FI_EAGAIN */
-    AFI_WINDOW = 256 << 10, /* bytes that messages without a receive of one peer may take */
-    AFI_COST = 192,         /* each is charged this much on top of its own bytes */
-    AFI_ATOMIC = 2048,      /* bytes of an atomic operation */
+    AFI_IOVS = 8,           /* maximum pieces of memory in an operation, here and at the target */
+    AFI_INJECT = 4096,      /* maximum bytes of an injected message */
+    AFI_QUEUED = 1024,      /* maximum operations queued for a peer; more return FI_EAGAIN */
+    AFI_WINDOW = 256 << 10, /* bytes of one peer's messages that may be buffered here */
+    AFI_COST = 192,         /* added to the bytes of each of these messages */
+    AFI_ATOMIC = 2048,      /* maximum bytes of an atomic operation */
     AFI_CQ = 1024,
     AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
 };
 
-/* Modes of memory registration before version 1.5, which the headers of libfabric 2 do not name. */
+/* Memory registration modes of versions before 1.5, which the headers of libfabric 2 do not
+ * define. */
 enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 };
 
 #define AFI_MAX_MESSAGE (SIZE_MAX >> 1)
@@ -57,8 +58,8 @@ enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 };
     (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 
-/* The bytes of an entry of an error that a program of this version of libfabric has:
- * `err_data_size`, their last member, is younger than the others. */
+/* Size of an error entry in a program for this version of libfabric: `err_data_size`, the last
+ * member, was added in 1.5. */
 static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
 {
     return offset_of_size + (FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : sizeof(size_t));
@@ -68,18 +69,18 @@ static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
 
 struct afi_domain {
     struct fid_domain fid;
-    uint32_t version;  /* of libfabric, for which the program was written */
-    bool progresses;   /* a thread makes progress (FI_PROGRESS_AUTO) */
+    uint32_t version;  /* of libfabric, for which the program was built */
+    bool progresses;   /* a thread of the provider makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
-    bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
+    bool chooses_keys; /* the provider chooses keys (FI_MR_PROV_KEY), not the caller */
     enum fi_av_type av_type;
     struct aqi_node *ident_buckets; /* by their id */
-    size_t ident_room, ident_count; /* buckets, a power of two; and what is in them */
+    size_t ident_room, ident_count; /* number of buckets, a power of two, and of entries */
     struct aqi_node *mr_buckets;    /* by their key */
     uint64_t next_key;
     uint32_t mr_count;
     struct afi_eq *eq;
-    bool reports; /* registrations end in `eq` (FI_REG_MR) */
+    bool reports; /* registrations are reported to `eq` (FI_REG_MR) */
     uint32_t users;
 };
 
@@ -90,18 +91,18 @@ struct afi_mr {
     unsigned char *at;
     size_t len;
     uint64_t access;
-    struct afi_cntr *cntr; /* counts what peers do to it */
-    uint64_t counted;      /* FI_REMOTE_READ, FI_REMOTE_WRITE */
+    struct afi_cntr *cntr; /* counts accesses by peers */
+    uint64_t counted;      /* the kinds it counts: FI_REMOTE_READ, FI_REMOTE_WRITE */
 };
 
-/* Another endpoint, as it is known in the domain. */
+/* An endpoint that is known in the domain. */
 struct afi_ident {
     struct aqi_node link;
     struct afi_domain *domain;
     struct afi_name name;
-    struct afi_av *av; /* into which it was inserted last, or NULL */
-    fi_addr_t addr;    /* there */
-    uint32_t places;   /* in all vectors */
+    struct afi_av *av; /* the vector into which it was last inserted, or NULL */
+    fi_addr_t addr;    /* its address in that vector */
+    uint32_t places;   /* how often it has been inserted into any vector */
     uint32_t users;
 };
 
@@ -109,20 +110,20 @@ struct afi_av {
     struct fid_av fid;
     struct afi_domain *domain;
     struct afi_eq *eq;
-    bool reports;              /* insertions end in `eq` (FI_EVENT) */
+    bool reports;              /* insertions are reported to `eq` (FI_EVENT) */
     struct afi_ident **idents; /* by fi_addr_t */
     size_t count, room;
-    fi_addr_t first_free; /* no place before it is */
+    fi_addr_t first_free; /* no lower index is free */
     uint32_t users;
 };
 
 struct afi_wait {
-    bool armed; /* the program may be asleep */
+    bool armed; /* the program may be sleeping */
     enum fi_wait_obj obj;
-    struct fid *fid;          /* of the queue, counter or wait set that it belongs to */
-    struct afi_wait_set *set; /* that stands in for it (FI_WAIT_SET), or NULL */
-    struct aqi_node link;     /* there */
-    /* -1 and NULL until the program asks for the wait object. */
+    struct fid *fid;          /* the queue, counter or wait set to which it belongs */
+    struct afi_wait_set *set; /* the set used in its place (FI_WAIT_SET), or NULL */
+    struct aqi_node link;     /* in the set's list of members */
+    /* -1 and NULL until the program requests the wait object */
     int fd, kick;
     struct afi_wait_cond *cond;
 };
@@ -149,7 +150,7 @@ struct afi_cq {
     struct afi_domain *domain;
     enum fi_cq_format format;
     enum fi_cq_wait_cond cond;
-    struct afi_completion *ring; /* a power of two of them */
+    struct afi_completion *ring; /* its size is a power of two */
     size_t room, first, count;
     struct afi_cq_error *errors, **last_error;
     struct afi_wait wait;
@@ -162,7 +163,7 @@ struct afi_cntr {
     struct afi_domain *domain;
     struct afi_wait wait;
     uint64_t value, errors;
-    uint64_t seen_value, seen_errors; /* by the program, when it last read them */
+    uint64_t seen_value, seen_errors; /* when the program last read them */
     uint32_t users;
 };
 
@@ -176,7 +177,7 @@ struct afi_eq_event {
 
 struct afi_eq {
     struct fid_eq fid;
-    uint32_t version; /* as of a domain */
+    uint32_t version; /* as in struct afi_domain */
     struct afi_wait wait;
     struct afi_eq_event *events, **last;
     uint32_t users;
@@ -184,33 +185,34 @@ struct afi_eq {
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Where receives are posted: an endpoint's own, or a shared receive context. */
+/* The posted receives of an endpoint, or of a shared receive context. */
 struct afi_rxq {
-    struct afi_match matches[2]; /* of messages; of tagged ones */
+    struct afi_match matches[2]; /* for untagged and for tagged messages */
     struct aqi_node posted, claimed;
     uint64_t flags; /* default flags of receives */
-    size_t least;   /* bytes that a buffer for many must have left (FI_OPT_MIN_MULTI_RECV) */
+    size_t least;   /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV)
+                     */
 };
 
 struct afi_srx {
     struct fid_ep fid;
     struct afi_domain *domain;
-    struct afi_cq *cq; /* its own, or NULL: those of the endpoints */
+    struct afi_cq *cq; /* its own, or NULL: those of the endpoints are used */
     bool selective;
-    bool directed;     /* receives may name their source */
-    struct afi_av *av; /* as `cq` */
-    struct afi_ep *ep; /* one of those that are enabled, or NULL */
+    bool directed;     /* receives may specify their source */
+    struct afi_av *av; /* like `cq` */
+    struct afi_ep *ep; /* an enabled endpoint that uses it, or NULL */
     struct afi_rxq rxq;
     uint32_t users;
 };
 
 struct afi_rx {
-    struct afi_want want; /* in a match, until a message has filled it */
-    struct aqi_node link; /* of all that are in a match; else in no list */
+    struct afi_want want; /* in a match until a message has filled the receive */
+    struct aqi_node link; /* in `posted` while it is in a match; otherwise in no list */
     struct afi_rxq *rxq;
-    struct afi_ident *source; /* the only one, or NULL */
+    struct afi_ident *source; /* the only source allowed, or NULL */
     bool tagged, many, report;
-    uint32_t fetching; /* messages on their way into it */
+    uint32_t fetching; /* messages being fetched into it */
     void *context;
     struct iovec iov[AFI_IOVS];
     unsigned count;
@@ -219,19 +221,19 @@ struct afi_rx {
 
 struct afi_message {
     bool tagged;
-    bool remote;    /* `bytes` is the list of its pieces at the sender */
-    uint8_t flags;  /* of the wire */
-    uint32_t op;    /* the sender's */
-    uint32_t epoch; /* of the peer, when it came */
+    bool remote;    /* `bytes` is the list of its pieces of memory at the sender */
+    uint8_t flags;  /* as received */
+    uint32_t op;    /* the sender's handle */
+    uint32_t epoch; /* epoch of the peer when it arrived */
     uint64_t tag, data, len;
     const unsigned char *bytes;
     size_t nbytes;
 };
 
-/* A message without a receive. */
+/* An unexpected message: it arrived before a receive for it was posted. */
 struct afi_arrival {
     struct afi_stray stray;
-    struct aqi_node claimed; /* in the queue's list, while it is claimed */
+    struct aqi_node claimed; /* in the queue's list `claimed` once a peek has claimed it */
     struct afi_peer *peer;
     struct afi_message message;
     unsigned char bytes[];
@@ -249,17 +251,17 @@ enum afi_counts {
     AFI_COUNTS
 };
 
-enum { AFI_PEERS = 256 /* buckets */ };
+enum { AFI_PEERS = 256 /* number of buckets */ };
 struct afi_ep {
     struct fid_ep fid;
-    struct aqi_node link; /* of all endpoints */
+    struct aqi_node link; /* in the list of all endpoints */
     struct afi_domain *domain;
     struct afi_av *av;
     struct afi_eq *eq;
     struct afi_cq *tx_cq, *rx_cq;
     bool tx_selective, rx_selective, enabled;
-    bool closing;      /* what ends now is not reported */
-    uint64_t close_by; /* how long closing may take, in ns */
+    bool closing;      /* operations that end from now on are not reported */
+    uint64_t close_by; /* deadline for closing, in ns */
     uint64_t caps, tx_flags;
     struct afi_cntr *cntr[AFI_COUNTS];
     struct afi_srx *srx;
@@ -272,7 +274,7 @@ struct afi_ep {
     size_t peer_of_room;
 };
 
-/* Where a receive is reported whose endpoint is not known. */
+/* The queue to which a receive is reported if its endpoint is not known. */
 static inline struct afi_cq *afi_srx_cq(const struct afi_srx *srx)
 {
     return srx->cq == NULL && srx->ep != NULL ? srx->ep->rx_cq : srx->cq;
@@ -290,44 +292,44 @@ enum afi_state {
     AFI_IDLE,
     AFI_CALLING,
     AFI_UP,
-    AFI_CLOSING, /* it is to be closed, and its operations fail */
-    /* An unused connection is being closed; no further operation is sent. */
-    AFI_LEAVING, /* we have asked for it */
-    AFI_AGREED,  /* the peer has asked, and closes it */
-    AFI_PARTING  /* we have, and close it */
+    AFI_CLOSING, /* about to be closed: its operations fail */
+    /* An unused connection is being closed; no more operations are sent. */
+    AFI_LEAVING, /* we have asked the peer whether to close */
+    AFI_AGREED,  /* the peer has asked, and will close the connection */
+    AFI_PARTING  /* the peer has agreed: we close the connection */
 };
 
 struct afi_peer {
     struct aqi_node link;
-    struct aqi_node active;      /* in afi.active, if something is to be sent */
-    struct aqi_node caller_link; /* in afi.callers, while its call waits for others */
+    struct aqi_node active;      /* in afi.active, if there is work to do */
+    struct aqi_node caller_link; /* in afi.callers, while it waits for a free connection attempt */
     struct afi_ep *ep;
     struct afi_ident *ident;
     enum afi_state state;
     bool self, local, by_shm; /* the endpoint itself; in this process; by shared memory */
-    bool caller;              /* of the connection */
+    bool caller;              /* whether this end has opened the connection */
     aq_connection *connection;
     aq_team *team;
-    size_t eager;               /* bytes of the largest message that is sent with its header */
-    uint32_t tries;             /* of its addresses */
-    uint64_t since;             /* when the first of these began, in ns */
-    uint32_t calls, void_calls; /* ours, numbered; and the last of the peer's that is void */
-    uint64_t retry_at;          /* when to call again, if the other's call has not come, in ns */
-    uint32_t epoch;             /* another number for each connection */
-    uint32_t sent, received;    /* numbers of the last messages */
-    uint32_t seen;              /* the sum of both, when unused connections were last looked for */
-    uint32_t kept;              /* messages here that have no receive */
-    struct aqi_early early;     /* messages that overtook others, or the event of the connection */
-    uint32_t left;              /* bytes that may be sent without a receive */
-    uint32_t taken;             /* bytes of this window that the peer's messages take here */
-    uint32_t owed;              /* and that are to be given back to the peer */
-    struct aqi_node notes;      /* messages of the protocol that found no room */
+    size_t eager;               /* bytes of the largest message that is sent inline */
+    uint32_t tries;             /* addresses tried so far */
+    uint64_t since;             /* when the first attempt began, in ns */
+    uint32_t calls, void_calls; /* number of our calls; the peer's last void call */
+    uint64_t retry_at;          /* when to call again if the peer's call has not arrived, in ns */
+    uint32_t epoch;             /* changes with each connection */
+    uint32_t sent, received;    /* sequence numbers of the last messages */
+    uint32_t seen;              /* their sum at the last search for unused connections */
+    uint32_t kept;              /* unexpected messages of this peer kept here */
+    struct aqi_early early;     /* messages received out of order */
+    uint32_t left;              /* credit: bytes that may still be sent */
+    uint32_t taken;             /* bytes of the window in use by messages of the peer */
+    uint32_t owed;              /* of these, bytes to be returned to the peer as credit */
+    struct aqi_node notes;      /* protocol messages that could not be sent yet */
     struct aqi_node waiting;    /* operations that have not been sent */
-    struct aqi_node under_way;  /* and that await an answer */
+    struct aqi_node under_way;  /* operations that have been sent and await an answer */
     uint32_t waiting_count;
 };
 
-/* An operation of the caller that is not complete. */
+/* A pending operation of the program. */
 enum afi_type { AFI_SEND, AFI_WRITE, AFI_READ, AFI_ATOMIC_OP };
 struct afi_op {
     struct aqi_node link;
@@ -337,20 +339,21 @@ struct afi_op {
     void *context;
     uint64_t cq_flags; /* of its completion */
     bool report, fence, tagged, has_data;
-    bool sent;    /* and not answered yet */
+    bool sent;    /* sent, but not answered yet */
     uint8_t ack;  /* AFI_ACK_… */
-    bool fetches; /* an atomic operation with results */
+    bool fetches; /* an atomic operation that returns the old values */
     uint8_t datatype, operation;
     uint64_t tag, data;
     size_t len; /* of the local memory */
     unsigned count, there_count;
-    struct iovec iov[AFI_IOVS]; /* the source, or where the result goes */
+    struct iovec iov[AFI_IOVS]; /* the source, or the destination of results */
     struct fi_rma_iov there[AFI_IOVS];
-    unsigned char *copy; /* of the source, if it was injected, and of operands */
+    unsigned char *copy; /* copy of an injected source or of operands */
     size_t copy_len;
 };
 
-/* A transfer of memory of a peer to here, which it has allowed by naming it. */
+/* A transfer of a peer's memory to this process. The peer has allowed it by announcing the
+ * pieces. */
 struct afi_piece {
     uint64_t addr, len;
 };
@@ -369,39 +372,39 @@ struct afi_fetch {
     uint32_t remote_op, epoch;
     uint8_t flags;
     uint64_t tag, data, total;
-    uint64_t key; /* of the target's registration, which may be gone at the end */
-    size_t at;    /* in a buffer for many messages */
+    uint64_t key; /* of the target's registration, which may have been closed meanwhile */
+    size_t at;    /* offset in a multi-receive buffer */
 };
 
-/* --- library.c: the copy of Aqueduct, the lock, progress ---------------------------------------
- */
+/* --- library.c: the copy of Aqueduct, the lock, progress
+ * --------------------------------------- */
 
 struct afi {
     struct aqi_spin lock;
-    atomic_uint waiters; /* threads that wait for the lock */
+    atomic_uint waiters; /* threads waiting for the lock */
     bool open;
-    uint32_t domains; /* the last one closes it */
+    uint32_t domains; /* closing the last one closes the library */
     aq_team *world;
     struct aqi_node eps, active, fetches;
-    struct aqi_node callers; /* peers that are to be called when there are fewer calls */
+    struct aqi_node callers; /* peers that wait for a free connection attempt */
     struct aqi_pool op_pool, rx_pool;
     struct {
         struct afi_op *op;
-        uint32_t uses; /* how often this slot was used: the high bits of the handle */
-    } * ops;           /* by the low bits */
+        uint32_t uses; /* number of uses of this slot, the high bits of the handle */
+    } * ops;           /* indexed by the low bits of the handle */
     size_t op_room, op_free;
-    uint32_t calling;    /* connections that are being opened */
-    uint32_t up;         /* and that are open */
-    uint32_t most;       /* beyond so many, unused ones are closed */
-    uint64_t sweep_ns;   /* how long one has to be unused */
-    uint64_t next_sweep; /* the time to look again, in ns */
+    uint32_t calling;    /* number of connections being opened */
+    uint32_t up;         /* number of open connections */
+    uint32_t most;       /* if more are open, unused ones are closed */
+    uint64_t sweep_ns;   /* how long a connection must be unused */
+    uint64_t next_sweep; /* time of the next search for unused connections, in ns */
     uint32_t rounds;
-    uint32_t sent; /* messages over udp, which may not leave before the next poll */
-    int fd;        /* to sleep on */
+    uint32_t sent; /* messages sent by udp, which may not leave before the next poll */
+    int fd;        /* descriptor to sleep on */
 };
 extern struct afi afi;
 
-int afi_library_open(void); /* 0, or a negative error */
+int afi_library_open(void); /* 0 or a negative error */
 void afi_library_close(void);
 void afi_lock_contend(void);
 void afi_lock_hand_over(void);
@@ -417,52 +420,52 @@ static inline void afi_unlock(void)
 }
 /* With the lock held. */
 void afi_progress(void);
-/* Progress by a thread of the library. */
+/* Start and stop the library's progress thread. */
 int afi_thread_start(void);
 void afi_thread_stop(void);
 uint64_t afi_now(void);             /* in ns */
 uint64_t afi_deadline(int timeout); /* in ms from now; negative: never */
 /*
- * Wait until something arrives or the deadline has passed, at most some ms; the lock is released
- * meanwhile. False, at once: it has passed.
+ * Wait for arrivals until the deadline, but at most a few ms; the lock is released meanwhile.
+ * Returns false without waiting if the deadline has passed.
  */
 bool afi_sleep(uint64_t deadline);
-/* Whether nothing is to be done until the library's descriptor is readable. */
+/* Whether there is no work to do until the library's descriptor is readable. */
 bool afi_may_sleep(void);
-/* Make progress; return the same. */
+/* Make progress; returns afi_may_sleep. */
 bool afi_settle(void);
-int afi_error(aq_status st); /* of libfabric, negative */
-/* The text of an error of either sign, also in `buf` if that is not NULL. */
+int afi_error(aq_status st); /* converts to an error of libfabric, negative */
+/* The text of an error of either sign, also copied to `buf` if that is not NULL. */
 const char *afi_strerror(int error, char *buf, size_t len);
 
 /* wait.c */
-/* 0, or the error if such a wait object, of this set if it is FI_WAIT_SET, is not served. */
+/* Returns 0, or an error if this wait object (with FI_WAIT_SET: of this set) is not supported. */
 int afi_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
-/* Without the lock. */
+/* Called without the lock. */
 void afi_wait_open(struct afi_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
                    struct fid *fid);
 void afi_wait_close(struct afi_wait *wait);
 int afi_wait_control(struct afi_wait *wait, int command, void *arg);
-/* Whether calls of the object itself may wait. */
+/* Whether calls of the object itself may block. */
 static inline bool afi_wait_blocks(const struct afi_wait *wait)
 {
     return wait->obj != FI_WAIT_NONE && wait->obj != FI_WAIT_SET;
 }
-/* As afi_sleep, but FI_WAIT_YIELD yields the processor instead of sleeping. */
+/* Like afi_sleep, but FI_WAIT_YIELD yields the CPU instead of sleeping. */
 bool afi_wait_pause(const struct afi_wait *wait, uint64_t deadline);
 int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count);
 int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
 void afi_wait_wake(struct afi_wait *wait);
-/* Something has come that a program may sleep for. */
+/* Report an event for which the program may be sleeping. */
 static inline void afi_wait_news(struct afi_wait *wait)
 {
     if (AQI_UNLIKELY(wait->armed)) afi_wait_wake(wait);
 }
 
-/* --- the others ------------------------------------------------------------------------------ */
+/* --- everything else ------------------------------------------------------------------------- */
 
 /* provider.c */
-/* libfabric calls these without a look whether they are there. */
+/* For slots that libfabric calls without a check for NULL. */
 int afi_no_control(struct fid *fid, int command, void *arg);
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
@@ -471,10 +474,11 @@ int afi_info_check(const struct fi_info *info);
 int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
                     void *context);
 struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key); /* NULL: none */
-/* The same, if it contains [addr, addr + len) and allows this access; that memory. */
+/* The same, if it contains [addr, addr + len) and allows this access; `*at` is set to that
+ * memory. */
 struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t addr, size_t len,
                            uint64_t access, unsigned char **at);
-/* Whether a registration with this access contains it. */
+/* Whether a registration with this access contains the range. */
 bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, uint64_t access);
 struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name);
 void afi_ident_put(struct afi_ident *ident);
@@ -486,7 +490,7 @@ static inline struct afi_ident *afi_av_ident(const struct afi_av *av, fi_addr_t 
 {
     return av != NULL && addr < av->count ? av->idents[addr] : NULL;
 }
-/* The address of another endpoint in this vector; FI_ADDR_NOTAVAIL. */
+/* The address of another endpoint in this vector, or FI_ADDR_NOTAVAIL. */
 static inline fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
 {
     if (av == NULL || ident->places == 0) return FI_ADDR_NOTAVAIL;
@@ -504,7 +508,7 @@ static inline bool afi_cq_has_news(const struct afi_cq *cq)
     return cq->count != 0 || cq->errors != NULL;
 }
 void afi_cq_grow(struct afi_cq *cq);
-/* No completion is ever lost: the queue grows if the program does not read it in time. */
+/* No completion is lost: the queue grows if the program does not read it in time. */
 static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry,
                                 fi_addr_t source)
 {
@@ -530,7 +534,7 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
                 void *context);
 int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len);
 
-/* Whether the end of an operation to send or access memory is reported. */
+/* Whether the completion of a send or remote memory access is reported. */
 static inline bool afi_tx_reports(const struct afi_ep *ep, uint64_t flags, bool silent)
 {
     return !silent && (!ep->tx_selective || (flags & FI_COMPLETION) != 0);
@@ -550,8 +554,8 @@ static inline struct afi_cq *afi_rx_cq(const struct afi_ep *ep)
 
 /* peer.c */
 struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident);
-struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: it is of none */
-/* The same if the address was used before, otherwise NULL. */
+struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: no peer has it */
+/* The same if the address has been used before, otherwise NULL. */
 static inline struct afi_peer *afi_peer_known(const struct afi_ep *ep, fi_addr_t addr)
 {
     if (AQI_UNLIKELY(addr >= ep->peer_of_room)) return NULL;
@@ -560,15 +564,15 @@ static inline struct afi_peer *afi_peer_known(const struct afi_ep *ep, fi_addr_t
 }
 int afi_peer_listen(struct afi_ep *ep);
 void afi_peer_close_all(struct afi_ep *ep);
-void afi_peer_call_more(void); /* those that wait for it */
-void afi_peer_sweep(void);     /* close connections that were not used since the last time */
+void afi_peer_call_more(void); /* start calls that have waited for a free attempt */
+void afi_peer_sweep(void);     /* close connections that have not been used since the last call */
 void afi_peer_call(struct afi_peer *peer);
 void afi_peer_event(const aq_connection_event *event);
 void afi_peer_fail(struct afi_peer *peer, int err);
-/* Of one that is not connected, from time to time. */
+/* Make progress with a peer that is not connected; called periodically. */
 void afi_peer_look(struct afi_peer *peer);
-/* Whether the peer may fetch this: the source of a pending operation to it, or memory registered
- * for reads. */
+/* Whether the peer may fetch this memory: the source of a pending operation to it, or memory
+ * registered for remote reads. */
 bool afi_peer_may_access(void *peer, uint64_t addr, size_t len);
 static inline void afi_peer_activate(struct afi_peer *peer)
 {
@@ -581,33 +585,34 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len);
 void afi_wire_opened(struct afi_peer *peer); /* take what has come before */
 /* Send what waits, as far as there is room. */
 void afi_wire_push(struct afi_peer *peer);
-void afi_wire_forget(struct afi_peer *peer); /* what has come early, and notes */
-/* Ask the peer whether the connection may be closed, if it is unused. */
+void afi_wire_forget(struct afi_peer *peer); /* drop notes and messages received out of order */
+/* If the connection is unused, ask the peer whether to close it. */
 void afi_wire_leave(struct afi_peer *peer);
-/* Whether nothing waits to be sent to it. */
+/* Whether nothing is queued for it. */
 static inline bool afi_wire_is_free(const struct afi_peer *peer)
 {
     return peer->state == AFI_UP && aqi_list_is_empty(&peer->waiting) &&
            (peer->self || aqi_list_is_empty(&peer->notes));
 }
 /*
- * Send a message that needs no answer to a peer that is free, with AFI_TAGGED_FLAG and
- * AFI_DATA_FLAG in `flags`. Returns false if there is no room or it is too long: it has to become
- * an operation. The brief form takes up to AFI_BRIEF_MAX bytes and is the fastest.
+ * Send a message that needs no answer to a peer for which nothing is queued; `flags` may have
+ * AFI_TAGGED_FLAG and AFI_DATA_FLAG. Returns false if there is no room or the message is too long:
+ * an operation is needed. The brief form is the fastest, for up to AFI_BRIEF_MAX bytes.
  */
 bool afi_wire_send(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
                    const struct iovec *iov, unsigned count, size_t len);
 bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
                          const void *bytes, size_t len);
-/* A new operation, by a call with these flags that reports (unless `silent`) to `context`. */
+/* Create an operation for a call with these flags; its completion has `context`, unless
+ * `silent`. */
 struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context);
-/* Send or queue an operation, unless `err` says that the call was wrong. Freed if it fails. */
+/* Send or queue an operation, unless `err` says that the call was invalid. Freed on failure. */
 int afi_op_start(struct afi_op *op, int err);
 void afi_op_free(struct afi_op *op);
-void afi_op_end(struct afi_op *op, int err); /* 0, or a positive error */
+void afi_op_end(struct afi_op *op, int err); /* `err`: 0 or a positive error */
 /*
- * Answer the peer's operation, which has ended with a positive error or 0; and give back the room
- * of a message. Neither is for a later connection than that of this epoch.
+ * Answer the peer's operation, which has ended with 0 or a positive error; and return the credit
+ * of a message. Both do nothing if the connection is not that of `epoch` any more.
  */
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err);
 void afi_wire_send_credit(struct afi_peer *peer);
@@ -622,7 +627,7 @@ static inline void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, siz
 struct afi_fetch *afi_fetch_new(struct afi_peer *peer);
 void afi_fetch_begin(struct afi_fetch *fetch);
 void afi_fetch_progress(void);
-void afi_fetch_abort(const struct afi_peer *peer); /* those from a peer that is gone */
+void afi_fetch_abort(const struct afi_peer *peer); /* fails those from a peer that has been lost */
 
 /* receive.c */
 void afi_rxq_init(struct afi_rxq *rxq);
@@ -638,11 +643,11 @@ struct afi_receive_request {
     uint64_t tag, ignore, flags;
     bool tagged, report;
     void *context;
-    struct afi_cq *cq; /* for what is reported at once */
+    struct afi_cq *cq; /* for immediate completions */
 };
 int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *request);
 int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context);
-/* Drop its messages that cannot be fetched any more, or all. */
+/* Drop the peer's unexpected messages: all, or those that cannot be fetched any more. */
 void afi_receive_peer_gone(struct afi_peer *peer, bool all);
 
 /* rma.c, atomic.c */
@@ -650,9 +655,9 @@ extern struct fi_ops_rma afi_rma_ops;
 extern struct fi_ops_atomic afi_atomic_ops;
 int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
                      struct fi_atomic_attr *attr, uint64_t flags);
-size_t afi_atomic_size(unsigned datatype); /* 0: unknown */
+size_t afi_atomic_size(unsigned datatype); /* 0: unknown type */
 bool afi_atomic_valid(unsigned datatype, unsigned op);
-/* Apply to `count` elements; `old` (or NULL) receives what they were. */
+/* Apply an operation to `count` elements; `old` (or NULL) receives their previous values. */
 void afi_atomic_apply(unsigned datatype, unsigned op, void *at, const void *operand,
                       const void *compare, void *old, size_t count);
 
@@ -665,12 +670,12 @@ static inline size_t afi_iov_len(const struct iovec *iov, size_t count)
         len += iov[i].iov_len;
     return len;
 }
-/* The part [at, at + len) of these pieces, as far as there is; at most `count` of them. */
+/* The part [at, at + len) of these pieces, as far as they reach; at most `count` pieces. */
 unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t len,
                       struct iovec *part);
-/* The same memory as a message names it to a peer, without empty pieces. */
+/* Describe the memory for a peer that fetches it; omits empty pieces. */
 unsigned afi_iov_pieces(const struct iovec *iov, unsigned count, struct afi_piece *pieces);
-/* Copy to [at, at + len) of these pieces of memory, as much as there is. */
+/* Copy to [at, at + len) of these pieces of memory, as far as they reach. */
 void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
                           size_t len);
 

@@ -1,4 +1,4 @@
-/* fi: the copy of Aqueduct that the provider runs on, the lock, progress and waiting. */
+/* fi: the provider's copy of Aqueduct, the lock, progress and waiting. */
 #include "front/fi/fi.h"
 
 #include "base/clock.h"
@@ -14,13 +14,13 @@
 struct afi afi;
 
 enum {
-    LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
-    LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
+    LIBRARY_EVENTS = 64, /* rounds of progress between checks for connection events */
+    LIBRARY_NAP_MS = 10, /* maximum sleep: another thread may write the completion meanwhile */
     LIBRARY_ROUND_MS = 200,
     LIBRARY_AGAIN_MS = 1,
     LIBRARY_MS = 1000000, /* in ns */
     LIBRARY_SWEEP_NS = 100 * LIBRARY_MS,
-    LIBRARY_MOST = 2048 /* connections, before those that are not used are closed */
+    LIBRARY_MOST = 2048 /* maximum connections before unused ones are closed */
 };
 
 /* --- the lock -------------------------------------------------------------------------------- */
@@ -33,8 +33,8 @@ AQI_COLD void afi_lock_contend(void)
 }
 
 /*
- * A thread that polls takes the lock again at once. On a core that it shares with those that wait,
- * these would find it taken each time they run, without end.
+ * A polling thread takes the lock again immediately. Threads that wait for the lock on the same
+ * core would starve: they would find it taken whenever they run.
  */
 AQI_COLD void afi_lock_hand_over(void)
 {
@@ -43,7 +43,7 @@ AQI_COLD void afi_lock_hand_over(void)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Each connection takes some descriptors, and the program needs others. */
+/* Each connection uses several descriptors, and the program needs some, too. */
 static uint32_t library_most(void)
 {
     return (uint32_t)aqi_min(aqi_fd_limit() / 8, LIBRARY_MOST);
@@ -142,7 +142,7 @@ void afi_progress(void)
         next = at->next;
         afi_wire_push(AQI_OF(at, struct afi_peer, active));
     }
-    /* Peers wait for these, and the program may compute next. */
+    /* Flush: peers wait for these messages, and the program may compute next. */
     if (AQI_UNLIKELY(afi.sent != sent)) (void)aq_poll();
 }
 
@@ -182,15 +182,15 @@ bool afi_sleep(uint64_t deadline)
     return true;
 }
 
-/* --- a thread that makes progress ------------------------------------------------------------ */
+/* --- the progress thread --------------------------------------------------------------------- */
 
 static pthread_t library_thread;
 static unsigned library_thread_users;
 static atomic_bool library_thread_stops;
 
 /*
- * While the program makes progress itself, the thread only looks now and then: if it slept on the
- * descriptor, each message that the program takes would wake it.
+ * While the program makes progress itself, the thread only checks periodically whether it still
+ * does: if the thread slept on the descriptor, each message would wake it.
  */
 static void *library_run(void *arg)
 {

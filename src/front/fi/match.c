@@ -1,9 +1,9 @@
-/* fi: the posted receives and the messages that wait for one. */
+/* fi: posted receives and unexpected messages. */
 #include "front/fi/match.h"
 
 #include <stdlib.h>
 
-enum { MATCH_LEAST = 64, MATCH_LOAD = 2 /* receives in a bucket, on average, before it grows */ };
+enum { MATCH_LEAST = 64, MATCH_LOAD = 2 /* receives per bucket before it grows */ };
 
 static struct afi_want *match_want(struct aqi_node *link)
 {
@@ -46,7 +46,8 @@ void afi_match_close(struct afi_match *match)
 
 /* --- receives -------------------------------------------------------------------------------- */
 
-/* Those of a bucket keep their order, since each new bucket gets receives of one old one only. */
+/* The order within a bucket is preserved, since each new bucket gets receives of one old bucket
+ * only. */
 static bool match_grow(struct afi_class *class)
 {
     struct afi_class grown = *class;
@@ -66,7 +67,7 @@ static bool match_grow(struct afi_class *class)
     return true;
 }
 
-/* NULL: there are too many, or no memory. */
+/* NULL: too many classes, or out of memory. */
 static struct afi_class *match_class(struct afi_match *match, const struct afi_want *want)
 {
     struct afi_class *unused = NULL;

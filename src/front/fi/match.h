@@ -2,13 +2,13 @@
  * Matching of arriving messages with posted receives: pure bookkeeping without locks or I/O.
  *
  * A receive matches a message if their tags agree in all bits that are not in its `ignore`, and if
- * it names no source or the message's. Among several, the receive that was posted first gets the
- * message, and a receive gets the message that arrived first.
+ * it specifies no source or that of the message. If several match, the first posted receive gets
+ * the message, and a receive gets the message that arrived first.
  *
- * Receives are kept by class: those that ignore the same bits and name a source, or not. A class is
- * a hash table of the remaining bits and the source, so a message is looked up once in each class,
- * however many receives are posted, and programs have few classes. Receives beyond AFI_CLASSES
- * classes share a list.
+ * Receives are grouped into classes, which ignore the same bits and either all specify a source or
+ * none does. A class is a hash table keyed by the remaining bits and the source, so a message
+ * needs one lookup per class, however many receives are posted, and programs use few classes.
+ * Receives beyond AFI_CLASSES classes share a list.
  */
 #ifndef AFI_MATCH_H
 #define AFI_MATCH_H
@@ -17,27 +17,27 @@
 
 enum { AFI_CLASSES = 16 };
 
-/* A posted receive: embedded in the caller's own. */
+/* A posted receive, embedded in a struct of the caller. */
 struct afi_want {
     struct aqi_node link;
     uint64_t tag, ignore;
     const void *source; /* NULL: any */
-    uint64_t stamp;     /* the order of posting */
-    unsigned class;     /* index; AFI_CLASSES: in the list of others */
+    uint64_t stamp;     /* order of posting */
+    unsigned class;     /* index; AFI_CLASSES: in the list without a class */
 };
 
-/* A message without a receive: embedded in the caller's own. */
+/* An unexpected message, embedded in a struct of the caller. */
 struct afi_stray {
-    struct aqi_node all;       /* in order of arrival, ... */
-    struct aqi_node by_source; /* ... and among those that may come from the same source */
+    struct aqi_node all;       /* in order of arrival */
+    struct aqi_node by_source; /* the same, of sources with this hash */
     uint64_t tag;
     const void *source;
 };
 
 struct afi_class {
     uint64_t ignore;
-    bool any;     /* its receives name no source */
-    size_t count; /* of receives in it */
+    bool any;     /* whether its receives specify no source */
+    size_t count; /* number of receives */
     size_t size;  /* of `buckets`: a power of two, or 0 */
     struct aqi_node *buckets;
 };
@@ -52,9 +52,9 @@ struct afi_match {
 };
 
 void afi_match_init(struct afi_match *match);
-void afi_match_close(struct afi_match *match); /* what is in it remains the caller's */
+void afi_match_close(struct afi_match *match); /* its entries still belong to the caller */
 
-/* Post a receive; the caller has looked for a stray before. */
+/* Post a receive, after afi_match_find_stray has found no message for it. */
 void afi_match_post(struct afi_match *match, struct afi_want *want);
 static inline void afi_match_cancel(struct afi_match *match, struct afi_want *want)
 {
@@ -66,7 +66,7 @@ struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const voi
 
 void afi_match_keep(struct afi_match *match, struct afi_stray *stray);
 void afi_match_drop(struct afi_stray *stray);
-/* The first message for this receive, which stays kept; NULL: none. */
+/* The first message for this receive, which is not removed; NULL: none. */
 struct afi_stray *afi_match_find_stray(struct afi_match *match, uint64_t tag, uint64_t ignore,
                                        const void *source);
 

@@ -11,7 +11,7 @@ struct message_send {
     size_t count;
     fi_addr_t addr;
     uint64_t tag, data, flags;
-    bool tagged, silent; /* silent: no completion is ever reported */
+    bool tagged, silent; /* silent: never report a completion */
     void *context;
 };
 
@@ -61,7 +61,7 @@ static uint8_t message_wire_flags(const struct message_send *send)
     return afi_wire_flags(send->tagged, message_has_data(send));
 }
 
-/* It has left, and nothing remains of it but a completion. */
+/* Complete a message that has been sent and needs no operation. */
 static AQI_INLINE void message_left(struct afi_ep *ep, const struct message_send *send)
 {
     afi_count(ep->cntr[AFI_COUNT_SEND], true);
@@ -71,7 +71,7 @@ static AQI_INLINE void message_left(struct afi_ep *ep, const struct message_send
     afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
 }
 
-/* Most messages are sent at once. */
+/* Send a message immediately, without an operation, as is possible for most. */
 static bool message_sent(struct afi_ep *ep, struct afi_peer *peer, const struct message_send *send)
 {
     if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_is_free(peer)) return false;
@@ -105,8 +105,9 @@ static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 }
 
 /*
- * The same for one piece of memory. Short messages to a peer that is free take the way on which the
- * latency of most programs depends: everything is inlined, and `send` is never in memory there.
+ * The same for one piece of memory. Short messages to a peer with an empty queue take the fast
+ * path, which determines the latency of most programs: all calls are inlined, and `send` stays in
+ * registers.
  */
 static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, size_t len,
                                            struct message_send send)
@@ -129,7 +130,7 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
     return message_send(fid, &rest);
 }
 
-/* Those without flags have the endpoint's. */
+/* Calls without flags use those of the endpoint. */
 static uint64_t message_tx_flags(const struct fid_ep *fid)
 {
     return AQI_OF(fid, const struct afi_ep, fid)->tx_flags;

@@ -1,4 +1,4 @@
-/* fi: names of endpoints, and the URIs that lead to them. */
+/* fi: names of endpoints, and the URIs derived from them. */
 #include "front/fi/name.h"
 
 #include "base/here.h"
@@ -22,8 +22,8 @@ static int name_random(void *at, size_t len)
 }
 
 /*
- * Processes with the same boot of the kernel and the same network namespace reach each other by
- * shared memory, whose rendezvous is a socket of that namespace.
+ * Processes on the same boot of a kernel and in the same network namespace reach each other
+ * through shared memory, as its rendezvous is a socket in that namespace.
  */
 static int name_find_host(uint8_t host[AFI_ID])
 {
@@ -63,8 +63,8 @@ static void name_add_six(struct afi_name *name, const struct ifaddrs *all,
 }
 
 /*
- * The best first, as there may be more than fit; a loopback address only if there is no other. An
- * address of IPv6 only where there is none of IPv4, for want of room.
+ * The best addresses come first, as there may be more than fit. Loopback is used only if there is
+ * no other address, and IPv6 only if there is no IPv4 address, as space is limited.
  */
 static void name_find_addresses(struct afi_name *name)
 {

@@ -1,4 +1,4 @@
-/* fi: listening, connections to other endpoints, and how these begin and end. */
+/* fi: listening, and connections to other endpoints: how they begin and end. */
 #include "front/fi/fi.h"
 
 #include "base/array.h"
@@ -12,31 +12,30 @@
 #include <string.h>
 
 enum {
-    PEER_DUPLICATE = 1, /* code of a rejected call: the other one is used */
+    PEER_DUPLICATE = 1, /* code of a rejected call: another call is used */
     PEER_STRANGER = 2,
-    PEER_CALLS = 64 /* at a time: listeners turn away what is more */
+    PEER_CALLS = 64 /* maximum concurrent calls: listeners reject more */
 };
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
-#define PEER_ROOM_NS     UINT64_C(10000000000)  /* for connections to be closed for it */
-#define PEER_WARN_NS     UINT64_C(5000000000)   /* then there is a warning */
+#define PEER_ROOM_NS     UINT64_C(10000000000)  /* to close other connections */
+#define PEER_WARN_NS     UINT64_C(5000000000)   /* before a warning */
 #define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
-#define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the other that is on its way */
-#define PEER_CLOSE_NS                                                                              \
-    UINT64_C(2000000000) /* for all peers, to send what was accepted before a close */
+#define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the peer to arrive */
+#define PEER_CLOSE_NS    UINT64_C(2000000000)   /* for all peers, to send before a close */
 
 /*
- * Goes with a call, and back. Calls are numbered: over a network, one that its caller has abandoned
- * for the other's may arrive when that is open.
+ * Sent with a call and with its answer. Calls are numbered: a call that was abandoned in favor of
+ * the peer's call may arrive after that connection has been opened.
  */
 struct peer_hello {
-    uint32_t call; /* the number of the call; in the answer, that of the last one to the caller */
+    uint32_t call; /* number of this call; in an answer, of the last call to the caller */
     uint32_t unused;
     uint8_t proof[AFI_SECRET];
     struct afi_name name;
 };
 
-/* --- finding them ---------------------------------------------------------------------------- */
+/* --- lookup ---------------------------------------------------------------------------------- */
 
 static struct aqi_node *peer_bucket(struct afi_ep *ep, const struct afi_ident *ident)
 {
@@ -84,7 +83,7 @@ struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident)
     return peer_new(ep, ident);
 }
 
-/* For all addresses that the vector has. */
+/* Make room for all addresses of the vector. */
 static bool peer_make_room(struct afi_ep *ep)
 {
     size_t had = ep->peer_of_room, size = sizeof(ep->peer_of[0]);
@@ -162,7 +161,7 @@ static void peer_drop_connection(struct afi_peer *peer)
     (void)lib_alone_patience(patience);
 }
 
-/* As it was before the first connection. */
+/* Reset to the state before the first connection. */
 static void peer_reset(struct afi_peer *peer)
 {
     peer_drop_connection(peer);
@@ -174,7 +173,7 @@ static void peer_reset(struct afi_peer *peer)
     peer->owed = peer->taken = 0;
 }
 
-/* Both ends have agreed to close the connection. What waits since then needs another one. */
+/* Both ends have agreed to close the connection. Operations queued meanwhile need a new one. */
 static void peer_part(struct afi_peer *peer)
 {
     peer_reset(peer);
@@ -182,7 +181,7 @@ static void peer_part(struct afi_peer *peer)
     if (!aqi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
 }
 
-/* Fail all operations to it. The next one calls again. */
+/* Fail all operations to the peer. The next operation calls it again. */
 void afi_peer_fail(struct afi_peer *peer, int err)
 {
     struct aqi_node *lists[] = {&peer->under_way, &peer->waiting};
@@ -198,7 +197,7 @@ void afi_peer_fail(struct afi_peer *peer, int err)
     aqi_list_remove(&peer->caller_link);
 }
 
-/* Close connections that have not been used since the last time. */
+/* Close connections that have not been used since the last call. */
 static void peer_sweep(struct afi_ep *ep)
 {
     for (unsigned i = 0; i < AFI_PEERS; i++)
@@ -219,7 +218,7 @@ void afi_peer_sweep(void)
         peer_sweep(AQI_OF(at, struct afi_ep, link));
 }
 
-/* Call later, though no event tells when. */
+/* Call again at time `ns`, as no event will trigger it. */
 static void peer_call_at(struct afi_peer *peer, uint64_t ns)
 {
     peer->state = AFI_CALLING;
@@ -286,7 +285,7 @@ void afi_peer_call_more(void)
     }
 }
 
-/* --- being called ---------------------------------------------------------------------------- */
+/* --- accepting calls ------------------------------------------------------------------------- */
 
 static void peer_reject(aq_connection *connection, uint32_t code, const char *why)
 {
@@ -308,8 +307,8 @@ static const struct peer_hello *peer_read_hello(const struct afi_ep *ep, aq_conn
 }
 
 /*
- * Both call each other at once: of the two calls, that of the endpoint with the smaller id is used,
- * which both find by themselves.
+ * If both ends call each other simultaneously, the call of the endpoint with the smaller id is
+ * used; both ends decide this independently.
  */
 static bool peer_mine_wins(const struct afi_peer *peer)
 {
@@ -335,7 +334,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     } else {
         if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)
             peer_reset(peer);
-        else if (peer->team != NULL) /* it has lost the connection that we still have */
+        else if (peer->team != NULL) /* the peer has lost this connection */
             afi_peer_fail(peer, FI_ECONNRESET);
         else
             peer_drop_connection(peer);
@@ -357,7 +356,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     if (ident != NULL) afi_ident_put(ident);
 }
 
-/* --- what happens to a connection ------------------------------------------------------------- */
+/* --- connection events ------------------------------------------------------------------------ */
 
 static void peer_opened(struct afi_peer *peer)
 {
@@ -381,7 +380,7 @@ static void peer_opened(struct afi_peer *peer)
     afi_wire_opened(peer);
 }
 
-/* Nothing answers at one of its addresses; each is tried for a short time only. */
+/* An address did not answer; each is tried only for a short time. */
 static void peer_warn(const struct afi_peer *peer, const char *reason)
 {
     static atomic_bool told;
@@ -442,7 +441,7 @@ bool afi_peer_may_access(void *context, uint64_t addr, size_t len)
 void afi_peer_event(const aq_connection_event *event)
 {
     aq_connection_info info;
-    if (event->connection == NULL) return; /* of a listener: peers that it cuts off tell */
+    if (event->connection == NULL) return; /* a listener's */
     if (event->type == AQ_CONNECTION_REQUEST) {
         peer_requested(event->context, event->connection);
         return;
@@ -473,7 +472,7 @@ void afi_peer_event(const aq_connection_event *event)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-/* Whether something is still to be sent that was reported as complete. */
+/* Whether operations or notes are unsent or unanswered. Some may have been reported as complete. */
 static bool peer_is_owed(const struct afi_peer *peer)
 {
     if (peer->self || peer->team == NULL) return false;

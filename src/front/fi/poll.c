@@ -1,4 +1,4 @@
-/* fi: poll sets: one call looks at many completion queues and counters. */
+/* fi: poll sets: one call checks many completion queues and counters. */
 #include "front/fi/fi.h"
 
 #include "base/array.h"
@@ -7,7 +7,7 @@
 
 struct afi_poll_member {
     struct fid *fid;
-    uint64_t value, errors; /* of a counter, when fi_poll last looked */
+    uint64_t value, errors; /* of a counter, at the last fi_poll */
 };
 
 struct afi_poll {
@@ -15,7 +15,7 @@ struct afi_poll {
     struct afi_domain *domain;
     struct afi_poll_member *members;
     size_t count, room;
-    size_t next; /* to be looked at: none is left out though there is little room for contexts */
+    size_t next; /* where to begin: all are reported even if there is little space for contexts */
 };
 
 static struct afi_poll *poll_of(struct fid_poll *fid)
@@ -23,7 +23,7 @@ static struct afi_poll *poll_of(struct fid_poll *fid)
     return AQI_OF(fid, struct afi_poll, fid);
 }
 
-/* The number of users of what can be in the set; NULL: it cannot. */
+/* The user count of an object that may be in the set; NULL: it may not. */
 static uint32_t *poll_users(const struct afi_poll *poll, struct fid *fid)
 {
     if (fid != NULL && fid->fclass == FI_CLASS_CQ) {
@@ -37,7 +37,7 @@ static uint32_t *poll_users(const struct afi_poll *poll, struct fid *fid)
     return NULL;
 }
 
-/* Its place; `count` if it is not there. */
+/* Its index; `count` if it is not in the set. */
 static size_t poll_find(const struct afi_poll *poll, const struct fid *fid)
 {
     size_t at = 0;
@@ -83,7 +83,7 @@ static int poll_insert(struct afi_poll *poll, struct fid *fid)
         return -FI_ENOMEM;
     member = &poll->members[poll->count++];
     *member = (struct afi_poll_member){.fid = fid};
-    if (fid->fclass == FI_CLASS_CNTR) { /* what it counts from now on, and what is not read yet */
+    if (fid->fclass == FI_CLASS_CNTR) { /* from now on, or unread */
         const struct afi_cntr *cntr = AQI_OF(fid, const struct afi_cntr, fid.fid);
         member->value = cntr->seen_value;
         member->errors = cntr->seen_errors;
@@ -131,7 +131,8 @@ static struct fi_ops_poll poll_ops = {.size = sizeof(struct fi_ops_poll),
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* The manual page has a set with members refuse this, but programs rely on its success. */
+/* According to the manual page, closing a set with members fails, but programs rely on its
+ * success. */
 static int poll_close(struct fid *fid)
 {
     struct afi_poll *poll = AQI_OF(fid, struct afi_poll, fid.fid);

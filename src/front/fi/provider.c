@@ -1,4 +1,4 @@
-/* fi: the entry of the provider, what it offers (fi_getinfo), and fabrics. */
+/* fi: the provider's entry point, its capabilities (fi_getinfo), and fabrics. */
 #include "front/fi/fi.h"
 
 #include <aqueduct/version.h>
@@ -12,14 +12,14 @@ enum {
     PROVIDER_PROTOCOL = FI_PROV_SPECIFIC | 0x61710001u,
     PROVIDER_PROTOCOL_VERSION = 1,
     PROVIDER_ENDPOINTS = 1 << 10,
-    PROVIDER_QUEUES = 1 << 16, /* and as many counters */
+    PROVIDER_QUEUES = 1 << 16, /* the same number of counters is allowed */
     PROVIDER_REGIONS = 1 << 20
 };
 
 #define PROVIDER_OP_FLAGS                                                                          \
     (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
      FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_MULTI_RECV)
-#define PROVIDER_TAG_FORMAT UINT64_C(0xaaaaaaaaaaaaaaaa) /* every bit is a field of its own */
+#define PROVIDER_TAG_FORMAT UINT64_C(0xaaaaaaaaaaaaaaaa) /* every bit is a separate field */
 #define PROVIDER_PRIMARY    (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 #define PROVIDER_TX_CAPS    (PROVIDER_PRIMARY | FI_SEND | FI_READ | FI_WRITE | FI_FENCE)
 #define PROVIDER_RX_CAPS                                                                           \
@@ -27,9 +27,9 @@ enum {
      FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
 #define PROVIDER_BOTH (FI_LOCAL_COMM | FI_REMOTE_COMM)
 
-/* --- what is offered ------------------------------------------------------------------------- */
+/* --- capabilities ---------------------------------------------------------------------------- */
 
-/* A primary capability without direction means all of its directions. */
+/* A primary capability without a direction implies all its directions. */
 static uint64_t provider_caps(const struct fi_info *hints)
 {
     uint64_t caps = hints != NULL ? hints->caps : 0;
@@ -43,7 +43,7 @@ static uint64_t provider_caps(const struct fi_info *hints)
     return caps;
 }
 
-/* The wanted value, unless it is unspecified: then ours. */
+/* The requested value, or ours if it is unspecified. */
 static uint64_t provider_or(uint64_t wanted, uint64_t ours)
 {
     return wanted != 0 ? wanted : ours;
@@ -103,7 +103,7 @@ static bool provider_address_fits(const struct fi_info *info)
            (info->dest_addrlen == sizeof(struct afi_name) && afi_name_is_valid(info->dest_addr));
 }
 
-/* 0, or -FI_ENODATA: something is asked that is not offered. */
+/* Returns 0, or -FI_ENODATA if a hint requests something that is not offered. */
 static int provider_check(const struct fi_info *hints)
 {
     if (hints == NULL) return 0;
@@ -144,7 +144,7 @@ static void provider_fill_queues(struct fi_info *info, const struct fi_info *hin
         .iov_limit = AFI_IOVS};
 }
 
-/* Only programs for the old modes get one of these; all others need register nothing. */
+/* Only programs for the old modes get one of these; all others need not register local memory. */
 static int provider_mr_mode(uint32_t version, const struct fi_domain_attr *domain)
 {
     int wanted = domain != NULL ? domain->mr_mode : 0;
@@ -184,7 +184,7 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     return info->domain_attr->name != NULL ? 0 : -FI_ENOMEM;
 }
 
-/* As the name of a peer is an address already, there is nothing to resolve. */
+/* The name of a peer is an address already, so there is nothing to resolve. */
 static int provider_fill_address(struct fi_info *info, const struct fi_info *hints)
 {
     if (hints == NULL || hints->dest_addr == NULL) return 0;
@@ -220,7 +220,7 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint
     return err == 0 ? provider_fill_domain(info, hints, version) : err;
 }
 
-/* The name of the provider stays NULL, as libfabric fills it in. */
+/* The name of the provider stays NULL: libfabric fills it in. */
 static int provider_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
                             const struct fi_info *hints, struct fi_info **out)
 {
@@ -229,7 +229,7 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
         node = NULL;
         hints = NULL;
     }
-    /* Endpoints choose their own addresses, which no service of names knows. */
+    /* Endpoints choose their own addresses, and no name service lists them. */
     if ((flags & FI_SOURCE) == 0 && (node != NULL || (hints != NULL && hints->src_addr != NULL)))
         return -FI_ENODATA;
     int err = provider_check(hints);
@@ -244,7 +244,7 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
     return err;
 }
 
-/* --- what no object has ---------------------------------------------------------------------- */
+/* --- unsupported operations ------------------------------------------------------------------ */
 
 int afi_no_control(struct fid *fid, int command, void *arg)
 {
@@ -298,8 +298,8 @@ static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out,
     return 0;
 }
 
-/* The program exits: what it has not closed goes with the process, as libraries that are needed to
- * close connections may have ended before. */
+/* At exit, open objects are left to the kernel: libraries that are needed to close connections may
+ * have been finalized already. */
 static void provider_cleanup(void)
 {
 }

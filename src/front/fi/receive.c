@@ -1,4 +1,4 @@
-/* fi: receives that are posted, messages that wait for one, and what becomes of both. */
+/* fi: posted receives, unexpected messages, and their completion. */
 #include "front/fi/wire.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool receive_is_posted(const struct afi_rx *rx)
     return !aqi_list_is_empty(&rx->link);
 }
 
-/* It takes no further message. */
+/* Accept no further messages for this receive. */
 static void receive_unpost(struct afi_rx *rx)
 {
     if (!receive_is_posted(rx)) return;
@@ -62,7 +62,7 @@ void afi_rxq_close(struct afi_rxq *rxq)
 
 /* --- completion ------------------------------------------------------------------------------ */
 
-/* One message of `got` bytes, of `total`, at this place of the buffer; the receive may end. */
+/* Completion of one message: `got` of `total` bytes, at offset `at` of the buffer. */
 struct receive_end {
     struct afi_ep *ep;
     const struct afi_ident *source;
@@ -137,7 +137,7 @@ static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
                           const struct afi_message *message, size_t at, size_t len)
 {
     struct afi_fetch *fetch = afi_fetch_new(peer);
-    if (fetch == NULL) abort(); /* the message cannot be lost */
+    if (fetch == NULL) abort(); /* the message must not be lost */
     memcpy(fetch->from, message->bytes, message->nbytes);
     fetch->from_count = (unsigned)(message->nbytes / sizeof(struct afi_piece));
     fetch->to_count = afi_iov_part(rx->iov, rx->count, at, len, fetch->to);
@@ -161,7 +161,7 @@ static AQI_INLINE void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
     size_t at = rx->used, len = aqi_min(message->len, rx->len - at);
     rx->used += rx->many ? len : 0;
     if (!rx->many || rx->len - rx->used < rx->rxq->least) receive_unpost(rx);
-    bool gone = message->remote && message->epoch != peer->epoch; /* with the connection */
+    bool gone = message->remote && message->epoch != peer->epoch; /* lost with the connection */
     if (message->remote && !gone) {
         receive_fetch(rx, peer, message, at, len);
         return;
@@ -185,7 +185,7 @@ static AQI_INLINE void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
 static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_message *message)
 {
     struct afi_arrival *arrival = malloc(sizeof(*arrival) + message->nbytes);
-    if (arrival == NULL) abort(); /* the peer believes that it has arrived */
+    if (arrival == NULL) abort(); /* the sender considers it delivered */
     *arrival = (struct afi_arrival){
         .stray = {.tag = message->tag, .source = peer->ident}, .peer = peer, .message = *message};
     arrival->message.bytes = arrival->bytes;
@@ -243,7 +243,7 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
     rx->want.tag = request->tag;
     rx->want.ignore = request->ignore;
     rx->want.source = rx->source = request->source;
-    if (rx->source != NULL) rx->source->users++; /* though it is removed from the vector */
+    if (rx->source != NULL) rx->source->users++; /* even if removed from the vector */
     aqi_list_init(&rx->link);
     rx->rxq = rxq;
     rx->tagged = request->tagged;
@@ -312,7 +312,7 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
     return 0;
 }
 
-/* The message that a peek with the same context has claimed; NULL: there is none. */
+/* The message that a peek with the same context has claimed; NULL: none. */
 static struct afi_arrival *receive_claimed(struct afi_rxq *rxq, const void *context)
 {
     const void *claimed = ((const struct fi_context *)context)->internal[0];
@@ -357,7 +357,7 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
         struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
         size_t left = rx->len - rx->used;
         bool stays = left - aqi_min(left, arrival->message.len) >= rxq->least;
-        receive_deliver_arrival(rx, arrival); /* frees the receive if it does not stay */
+        receive_deliver_arrival(rx, arrival); /* frees the receive unless it stays posted */
         stray = stays ? afi_match_find_stray(match, request->tag, request->ignore, request->source)
                       : NULL;
     }
@@ -370,7 +370,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
         struct afi_rx *rx = AQI_OF(at, struct afi_rx, link);
         if (rx->context != context) continue;
         receive_unpost(rx);
-        if (rx->fetching != 0) return 0; /* it ends with what is on its way */
+        if (rx->fetching != 0) return 0; /* ends when the messages being fetched are complete */
         const struct fi_cq_err_entry entry = {.op_context = context,
                                               .flags = FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
                                                        (rx->many ? FI_MULTI_RECV : 0),

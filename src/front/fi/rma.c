@@ -1,4 +1,4 @@
-/* fi: remote writes and reads: the calls, and what peers ask. */
+/* fi: remote writes and reads: the calls, and requests of peers. */
 #include "front/fi/wire.h"
 
 #include <string.h>
@@ -127,7 +127,7 @@ static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uin
     return rma_msg(ep, msg, flags, AFI_WRITE);
 }
 
-/* Of one piece, with data or silent. */
+/* Write one piece, with data or silently. */
 static ssize_t rma_write_one(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
                              fi_addr_t dest_addr, uint64_t addr, uint64_t key, uint64_t flags,
                              bool silent, void *context)
@@ -180,17 +180,17 @@ struct fi_ops_rma afi_rma_ops = {.size = sizeof(struct fi_ops_rma),
                                  .writedata = rma_writedata,
                                  .injectdata = rma_injectdata};
 
-/* --- what peers ask -------------------------------------------------------------------------- */
+/* --- requests of peers ----------------------------------------------------------------------- */
 
 struct rma_target {
     struct iovec iov[AFI_IOVS];
-    struct afi_mr *mr; /* that of the first place */
+    struct afi_mr *mr; /* of the first place */
     unsigned count;
     size_t len;
     int err;
 };
 
-/* The memory at the places that follow a head. False: malformed. */
+/* Find the memory of the places that follow a head. Returns false if malformed. */
 static bool rma_find(struct afi_peer *peer, const struct afi_wire *head, uint64_t access,
                      const unsigned char **bytes, size_t *len, struct rma_target *target)
 {
@@ -305,7 +305,8 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
     return true;
 }
 
-/* The operands of an atomic operation: one for each element, then what to compare with. */
+/* Handle an atomic operation. Its data are the operands, one per element, and then the
+ * comparands. */
 bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
                        const unsigned char *bytes, size_t len)
 {

@@ -1,8 +1,9 @@
 /*
- * fi: wait objects and wait sets. A queue, counter or set gets an object of its own when the
- * program asks for it (FI_GETWAIT). A descriptor combines the library's, which many may sleep on,
- * for what has to be progressed, and a kick for what another thread has written meanwhile. A
- * condition has a thread that sleeps on both in the program's place.
+ * fi: wait objects and wait sets. The wait object of a queue, counter or set is created when the
+ * program requests it (FI_GETWAIT). A descriptor combines two others: the library's, shared by all
+ * objects, which is readable if there is progress to make, and a kick, which is readable if
+ * another thread has written an entry. A condition variable has a thread that sleeps on both on
+ * behalf of the program.
  */
 #include "front/fi/fi.h"
 
@@ -23,7 +24,7 @@ int afi_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
     return obj != FI_WAIT_SET || (set != NULL && set->fid.fclass == FI_CLASS_WAIT) ? 0 : -FI_EINVAL;
 }
 
-/* Its own, or that of the set. */
+/* The object itself, or that of its set. */
 static struct afi_wait *wait_real(struct afi_wait *wait)
 {
     return wait->set != NULL ? &wait->set->wait : wait;
@@ -46,7 +47,7 @@ static struct afi_wait *wait_of(struct fid *fid)
     }
 }
 
-/* Whether a queue or counter holds something that the program has not seen. */
+/* Whether a queue or counter has entries or values that the program has not read. */
 static bool wait_object_has_news(const struct fid *fid)
 {
     const struct afi_eq *eq = AQI_OF(fid, const struct afi_eq, fid.fid);
@@ -57,7 +58,7 @@ static bool wait_object_has_news(const struct fid *fid)
     return cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
 }
 
-/* The same, and of a set whether one of its members does. */
+/* The same for any object; a set has news if one of its members has. */
 static bool wait_has_news(const struct fid *fid)
 {
     if (fid->fclass != FI_CLASS_WAIT) return wait_object_has_news(fid);
@@ -73,15 +74,16 @@ struct afi_wait_cond {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     pthread_t thread;
-    bool armed;    /* the program may be asleep */
-    bool signaled; /* since then */
+    bool armed;    /* the program may be sleeping */
+    bool signaled; /* since it was armed */
     bool stops;
 };
 
 /*
- * Make progress for a program that may be asleep, and wake it if there are news: without the lock,
- * as it may hold the mutex in fi_trywait. If it does not, it may not sleep yet, so it is woken
- * again until it has read them. Return how long to wait for the kick or `*fd`.
+ * Make progress for a program that may be sleeping, and wake it if there is news. The lock is
+ * released for this, as the program may hold the mutex in fi_trywait. If it does not hold it, it
+ * may not be sleeping yet, so the wakeup is repeated until the program has read the news. Returns
+ * how long to wait for the kick or `*fd`.
  */
 static int wait_serve(struct afi_wait *wait, int *fd)
 {
@@ -156,7 +158,7 @@ void afi_wait_open(struct afi_wait *wait, enum fi_wait_obj obj, struct fid_wait 
     afi_lock();
     wait->set = AQI_OF(set, struct afi_wait_set, fid);
     aqi_list_append(&wait->set->members, &wait->link);
-    afi_wait_wake(wait); /* a program that sleeps on the set does not do so for this one yet */
+    afi_wait_wake(wait); /* a program sleeping on the set is not armed for this member yet */
     afi_unlock();
 }
 
@@ -186,7 +188,7 @@ static int wait_make_fd(struct afi_wait *wait)
     return -err;
 }
 
-/* The kick is there as soon as the object itself is. */
+/* Create the object and its kick. */
 static int wait_make(struct afi_wait *wait)
 {
     if (wait->kick >= 0) return 0;
@@ -199,7 +201,7 @@ static int wait_make(struct afi_wait *wait)
     return err;
 }
 
-/* The only descriptor is never another one. */
+/* There is only one descriptor, and it never changes. */
 static int wait_give_pollfd(const struct afi_wait *wait, struct fi_wait_pollfd *to)
 {
     bool fits = to->nfds >= 1;
@@ -263,7 +265,7 @@ static void wait_arm(struct afi_wait *wait)
         AQI_OF(at, struct afi_wait, link)->armed = true;
 }
 
-/* The program is going to sleep. False: it cannot. */
+/* Prepare for the program's sleep. Returns false if it cannot sleep. */
 static bool wait_prepare(struct afi_wait *wait)
 {
     if (wait->kick < 0) return true;

@@ -1,4 +1,4 @@
-/* fi: sending operations and messages of the protocol, and what arrives of them. */
+/* fi: sending operations and protocol messages, and handling received ones. */
 #include "front/fi/wire.h"
 
 #include "base/array.h"
@@ -11,16 +11,16 @@ enum {
     WIRE_HANDLER = AQ_HANDLER_BASE,
     WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
-    WIRE_OWED = AFI_WINDOW / 8, /* bytes that the next message gives back, whatever its head */
-    WIRE_SLOT_BITS = 20,        /* of a handle; above them, how often the slot was used */
+    WIRE_OWED = AFI_WINDOW / 8, /* send this much credit with a full head */
+    WIRE_SLOT_BITS = 20,        /* of a handle; the bits above count the uses of the slot */
     WIRE_SLOTS = 1 << WIRE_SLOT_BITS
 };
 
-/* A message that waits for room; and one that has come early. */
+/* A message waiting to be sent, and one received out of order. */
 struct wire_note {
     struct aqi_node link;
     size_t len;
-    unsigned char bytes[]; /* with the head */
+    unsigned char bytes[]; /* including the head */
 };
 struct wire_early {
     struct aqi_early_item item;
@@ -59,7 +59,8 @@ static uint32_t wire_slot(uint32_t handle)
     return handle & (WIRE_SLOTS - 1);
 }
 
-/* The peer names it by a handle. False: there are too many. */
+/* Assign the handle by which the peer refers to the operation. Returns false if there are too
+ * many. */
 static bool wire_give_handle(struct afi_op *op)
 {
     size_t slot = afi.op_free, tried = 0;
@@ -126,7 +127,7 @@ void afi_op_end(struct afi_op *op, int err)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Disconnect a peer outside of the handler, like one that is gone. */
+/* Disconnect a peer, from outside of the handler, as if it had been lost. */
 static void wire_abandon(struct afi_peer *peer)
 {
     if (peer->state == AFI_CALLING) afi.calling--;
@@ -161,7 +162,7 @@ static aq_status wire_post(struct afi_peer *peer, const struct afi_wire *head,
     return st;
 }
 
-/* One call instead of two is worth a copy of so little. */
+/* For so few bytes, one call and a copy are cheaper than two calls. */
 static aq_status wire_post_short(struct afi_peer *peer, const struct afi_wire *head,
                                  const struct iovec *iov, unsigned count, size_t len)
 {
@@ -171,7 +172,7 @@ static aq_status wire_post_short(struct afi_peer *peer, const struct afi_wire *h
     return aq_am_medium(peer->team, 1, WIRE_HANDLER, bytes, len, NULL, 0, AQ_IMMEDIATE, NULL);
 }
 
-/* AQ_AGAIN: no room. */
+/* Send one message. AQ_AGAIN: no room. */
 static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *head,
                                const struct iovec *iov, unsigned count, size_t payload)
 {
@@ -205,7 +206,7 @@ void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const str
     if (wire_keep(&peer->notes, head, iov, count))
         afi_peer_activate(peer);
     else
-        wire_abandon(peer); /* which would never get the answer */
+        wire_abandon(peer); /* the peer would never get the message */
 }
 
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err)
@@ -221,7 +222,7 @@ void afi_wire_send_credit(struct afi_peer *peer)
     if (aqi_list_is_empty(&peer->notes)) afi_wire_note(peer, &head, NULL, 0);
 }
 
-/* A copy of its source, which the caller may change once we return. */
+/* Copy the source, which the caller may change once the call has returned. */
 static bool wire_own(struct afi_op *op)
 {
     if (op->copy != NULL || op->len == 0) return true;
@@ -238,7 +239,7 @@ static bool wire_is_injected(const struct afi_op *op)
     return (op->cq_flags & FI_INJECT) != 0;
 }
 
-/* Its source is fetched by the peer: head, the places if any, the pieces. */
+/* Send a message whose source the peer fetches: head, places if any, pieces. */
 static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, struct iovec *iov,
                                   unsigned count)
 {
@@ -253,15 +254,14 @@ static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, stru
     return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
 }
 
-/* Bytes of the largest message that carries the program's; through shared memory, longer ones are
- * fetched. */
+/* Maximum bytes of an inline message; through shared memory, longer ones are faster to fetch. */
 static inline size_t wire_eager(const struct afi_peer *peer)
 {
     return peer->by_shm ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
 }
 
-/* Whether a message of so many bytes travels with its head: the peer has room for it, with or
- * without a receive. */
+/* Whether a message of `len` bytes can be sent inline: there is credit for it, even if it is
+ * unexpected at the peer. */
 static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
 {
     return len + sizeof(struct afi_wire) <= wire_eager(peer) &&
@@ -330,7 +330,7 @@ static size_t wire_places(const struct afi_op *op, struct afi_place places[AFI_I
     return op->there_count * sizeof(*places);
 }
 
-/* An operation on memory of the peer, which is always answered. */
+/* Send an operation on memory of the peer. It is always answered. */
 static aq_status wire_send_access(struct afi_op *op)
 {
     struct afi_place places[AFI_IOVS];
@@ -424,7 +424,7 @@ static void wire_push_notes(struct afi_peer *peer)
     }
 }
 
-/* Those that are there now, as each may lead to another. */
+/* Handle only the messages queued now, as each may queue more. */
 static void wire_take_own(struct afi_peer *peer)
 {
     struct aqi_node *last = peer->notes.prev;
@@ -469,11 +469,11 @@ void afi_wire_forget(struct afi_peer *peer)
     aqi_early_drop(&peer->early);
 }
 
-/* --- closing a connection that is not used --------------------------------------------------- */
+/* --- closing an unused connection ------------------------------------------------------------ */
 
 /*
- * This end has nothing to send or to answer, and keeps no message. If the other one finds the same,
- * and has got back all credit for what it has sent, nothing is under way that would be lost.
+ * Whether this end has nothing to send or to answer, and keeps no unexpected message. If that is
+ * true of both ends, and all credit has been returned, nothing is in flight that could be lost.
  */
 static bool wire_is_unused(const struct afi_peer *peer)
 {
@@ -492,7 +492,7 @@ void afi_wire_leave(struct afi_peer *peer)
 static bool wire_on_leave(struct afi_peer *peer)
 {
     static const struct afi_wire agree = {.kind = AFI_AGREE}, stay = {.kind = AFI_STAY};
-    /* Both ask at once: the one with the larger id answers. */
+    /* Both ends ask simultaneously: the one with the larger id answers. */
     bool both = peer->state == AFI_LEAVING;
     if (both && memcmp(peer->ep->name.id, peer->ident->name.id, AFI_ID) < 0) return true;
     if (peer->state != AFI_UP && !both) return false;
@@ -521,7 +521,7 @@ static bool wire_on_stay(struct afi_peer *peer)
 
 /* --- arriving -------------------------------------------------------------------------------- */
 
-/* Whether a message of so many bytes is within the window that its sender keeps to. */
+/* Charge a message to the window of its sender. Returns false if the sender exceeds it. */
 static inline bool wire_has_window(struct afi_peer *peer, size_t bytes)
 {
     if (AQI_UNLIKELY(bytes + AFI_COST > AFI_WINDOW - peer->taken)) return false;
@@ -629,7 +629,7 @@ static AQI_INLINE bool wire_on_brief(struct afi_peer *peer, const unsigned char 
     return true;
 }
 
-/* A peer that breaks the protocol. */
+/* Disconnect a peer that violates the protocol. */
 static void wire_broken(struct afi_peer *peer)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
@@ -704,8 +704,8 @@ static AQI_INLINE void wire_take(struct afi_peer *peer, const unsigned char *byt
         wire_broken(peer);
 }
 
-/* The datagram engine of an honest peer has at most 4,096 packets under way, so both bounds are far
- * beyond what it can send early. */
+/* The datagram engine of a correct peer has at most 4,096 packets in flight, so both limits are
+ * far beyond what can arrive out of order. */
 static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
 {
     static const struct aqi_early_most most = {.ahead = 1 << 20, .bytes = 256 << 20};

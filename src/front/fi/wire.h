@@ -1,7 +1,7 @@
 /*
- * fi: the messages between two endpoints. Each is a Medium that begins with `struct afi_wire`,
- * followed by what its kind says. Messages of a connection are numbered and handled in this order,
- * though the network may deliver them in another one.
+ * fi: the messages between two endpoints. Each is a Medium that begins with `struct afi_wire`; the
+ * rest depends on its kind. Messages of a connection are numbered and handled in this order, even
+ * if the network reorders them.
  */
 #ifndef AFI_WIRE_H
 #define AFI_WIRE_H
@@ -10,25 +10,25 @@
 
 enum afi_kind {
     AFI_NONE,
-    AFI_MESSAGE, /* a message of the program; with AFI_REMOTE, the pieces of its source follow */
-    AFI_DONE,    /* the operation `op` of the receiver has ended, with the error `tag` */
-    AFI_PUT,     /* a write: its places follow, and then the bytes or the pieces of the source */
-    AFI_GET,     /* a read: the places follow */
-    AFI_BYTES,   /* the result of the operation `op` of the receiver */
+    AFI_MESSAGE, /* a message of the program; with AFI_REMOTE, pieces of its source follow */
+    AFI_DONE,    /* the receiver's operation `op` has ended with the error `tag` */
+    AFI_PUT,     /* a write: followed by the places, and the bytes or the pieces of the source */
+    AFI_GET,     /* a read: followed by the places */
+    AFI_BYTES,   /* the result of the receiver's operation `op` */
     AFI_GRANT,   /* or the pieces of memory from which to fetch it */
-    AFI_ATOMIC_REQUEST, /* the places follow, and then the operands */
-    AFI_CREDIT,         /* nothing but what every message has */
+    AFI_ATOMIC_REQUEST, /* followed by the places and the operands */
+    AFI_CREDIT,         /* only returns credit, as every message does */
     AFI_LEAVE,          /* close this connection? The sender sends nothing until the answer: */
-    AFI_AGREE,          /* yes; nothing more is sent, and the one that asked closes it */
+    AFI_AGREE,          /* yes: nothing more is sent, and the asking end closes it */
     AFI_STAY,           /* no */
-    AFI_BRIEF           /* AFI_MESSAGE with its bytes, by a head of its own */
+    AFI_BRIEF           /* AFI_MESSAGE with its bytes and a shorter head */
 };
 
 enum {
     AFI_TAGGED_FLAG = 1,
     AFI_DATA_FLAG = 2,     /* `data` is for the program */
-    AFI_ACK_ARRIVED = 4,   /* answer when it has arrived, ... */
-    AFI_ACK_DELIVERED = 8, /* ... or when it is in the program's memory */
+    AFI_ACK_ARRIVED = 4,   /* answer once it has arrived, ... */
+    AFI_ACK_DELIVERED = 8, /* ... or once it is in the program's memory */
     AFI_REMOTE = 16
 };
 
@@ -39,18 +39,19 @@ static inline uint8_t afi_wire_flags(bool tagged, bool has_data)
 
 struct afi_wire {
     uint8_t kind, flags;
-    uint8_t count;  /* of places, at the target */
-    uint8_t pieces; /* of memory at the sender */
+    uint8_t count;  /* number of places at the target */
+    uint8_t pieces; /* number of pieces of memory at the sender */
     uint32_t number;
-    uint32_t credit; /* bytes given back */
-    uint32_t op;     /* the sender's handle, for the answer; or the receiver's */
-    uint64_t tag;    /* also: an error; datatype and operation of an atomic one */
+    uint32_t credit; /* bytes returned */
+    uint32_t op;     /* the sender's handle, to be answered; or the receiver's */
+    uint64_t tag;    /* or an error; or datatype and operation of an atomic */
     uint64_t data;
     uint64_t len; /* of the message, or of the data of an operation */
 };
 static_assert(sizeof(struct afi_wire) == 40, "as peers of this version expect");
 
-/* The head of short messages: with 8 bytes and that of a Medium they fill one cache line. */
+/* The head of short messages: with 8 bytes of payload and the head of a Medium they fill one cache
+ * line. */
 struct afi_brief {
     uint8_t kind, flags;
     uint16_t unused;
@@ -58,7 +59,7 @@ struct afi_brief {
     uint64_t tag, data;
 };
 static_assert(sizeof(struct afi_brief) == 24, "as peers of this version expect");
-enum { AFI_BRIEF_MAX = 256 - sizeof(struct afi_brief) }; /* bytes that are sent with one */
+enum { AFI_BRIEF_MAX = 256 - sizeof(struct afi_brief) }; /* maximum payload */
 static_assert(offsetof(struct afi_brief, number) == offsetof(struct afi_wire, number),
               "messages are put in order by it");
 
@@ -66,16 +67,16 @@ struct afi_place {
     uint64_t addr, len, key;
 };
 
-/* rma.c: what peers ask; the bytes behind the head. False: malformed. */
+/* rma.c: requests of peers, with the bytes that follow the head. Return false if malformed. */
 bool afi_target_put(struct afi_peer *peer, const struct afi_wire *head, const unsigned char *bytes,
                     size_t len);
 bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const unsigned char *bytes,
                     size_t len);
 bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
                        const unsigned char *bytes, size_t len);
-/* Whether a list of pieces follows that has as many bytes as the head says. */
+/* Whether a valid list of pieces follows, with as many bytes as the head says. */
 bool afi_wire_has_pieces(const struct afi_wire *head, const unsigned char *bytes, size_t len);
-/* Send a message of the protocol, now or later. */
+/* Send a protocol message now, or queue it. */
 void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const struct iovec *iov,
                    unsigned count);
 
