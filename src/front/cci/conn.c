@@ -1,4 +1,4 @@
-/* cci: connections: how they begin and end. */
+/* cci: connections: establishing and closing them. */
 #include "front/cci/impl.h"
 
 #include "base/clock.h"
@@ -12,14 +12,13 @@
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
-#define CONN_LEAST_NS UINT64_C(10000000)          /* of it, for each connection of an endpoint */
+#define CONN_FLUSH_NS UINT64_C(2000000000)        /* time limit for sends at a disconnect */
 
-enum { CONN_OTHER = 1 /* code of a rejected call: another version */ };
+enum { CONN_OTHER = 1 /* code of a rejected call: different version */ };
 
-/* Precedes the data of a call; also the answer. */
+/* Precedes the data of a call, and of the answer. */
 struct conn_hello {
-    uint32_t magic; /* and the version, in the highest byte */
+    uint32_t magic; /* with the version in the highest byte */
     uint32_t attribute;
     uint32_t max_send_size;
     uint32_t unused;
@@ -36,7 +35,7 @@ static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const 
     if (conn == NULL) return NULL;
     conn->ep = ep;
     conn->state = state;
-    conn->refs = 1; /* until it is closed */
+    conn->refs = 1; /* released when the connection is closed */
     conn->pub.endpoint = &ep->pub;
     conn->pub.context = (void *)(uintptr_t)context;
     aqi_list_init(&conn->active);
@@ -66,7 +65,7 @@ static void conn_set_state(struct aqc_conn *conn, enum aqc_state state)
     if (was && !is) aqc.calling--;
 }
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* --- closing --------------------------------------------------------------------------------- */
 
 static void conn_release(struct aqc_conn *conn, uint64_t patience)
 {
@@ -198,7 +197,7 @@ static uint64_t conn_patience(const struct timeval *timeout)
     return aqi_max(s * 1000000000 + us * 1000, 1);
 }
 
-/* Nothing answers, and there is no server to receive data. */
+/* Join a multicast group. There is no server that could answer or receive data. */
 static aq_status conn_join_group(struct aqc_conn *conn, const char *uri)
 {
     char inside[256];
@@ -259,7 +258,7 @@ int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *da
         aq_status st = aqc_conn_is_group(conn)
                            ? conn_join_group(conn, uri)
                            : conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
-        /* Programs retry after an event, but end when a call fails. */
+        /* Report failure by an event: programs retry after an event, but exit if a call fails. */
         if (st != AQ_OK) conn_failed(conn, CCI_EVENT_CONNECT, aqc_status(st));
     }
     aqc_unlock();
@@ -278,7 +277,7 @@ static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_i
     return hello->magic == conn_magic() && ordered ? hello : NULL;
 }
 
-/* Reject a request that is not one of ours. */
+/* Reject a request that was not made by this library. */
 static void conn_reject(aq_connection *below)
 {
     aq_connection_info info;
@@ -336,7 +335,7 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     aqc_event_push(event);
 }
 
-/* The connection of a request; NULL: it is not a request, or has been answered. */
+/* The connection of a pending request; NULL: it is no request, or has been answered. */
 static struct aqc_conn *conn_asked(cci_event_t *request)
 {
     struct aqc_event *event = AQI_OF(request, struct aqc_event, pub);
@@ -364,7 +363,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
         if (st == AQ_OK)
             conn_set_state(conn, AQC_JOINING);
         else
-            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller no longer waits */
+            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller has stopped waiting */
     }
     aqc_unlock();
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
@@ -409,7 +408,7 @@ static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
     aqc_conn_opened(conn);
 }
 
-/* The peer has closed the connection, or is gone. */
+/* The peer has closed the connection or was lost. */
 static void conn_lost(struct aqc_conn *conn, cci_status_t status)
 {
     if (conn->state == AQC_CALLING || conn->state == AQC_JOINING) {
@@ -428,7 +427,7 @@ static void conn_lost(struct aqc_conn *conn, cci_status_t status)
 static void conn_silent(struct aqc_conn *conn)
 {
     if (conn->keepalive == 0) return;
-    conn->keepalive = 0; /* until it is set again */
+    conn->keepalive = 0; /* disabled until it is set again */
     aqc_conn_watch(conn);
     aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
 }
@@ -438,8 +437,8 @@ static void conn_event(const aq_connection_event *event)
     struct aqc_conn *conn = event->context;
     aq_connection_info info;
     if (event->connection == NULL) {
-        /* An interface without a carrier counts as up, as when devices are found: it still reaches
-         * this host. */
+        /* An interface without a carrier counts as up, as in the search for devices: it still
+         * reaches this host. */
         aqc_ep_interface(event->context,
                          event->type == AQ_LISTENER_UP || event->status == AQ_EPEER);
         return;
@@ -452,7 +451,7 @@ static void conn_event(const aq_connection_event *event)
         (void)aq_connection_close(event->connection);
         return;
     }
-    /* Log the reason, since the program only gets a status. */
+    /* Log the reason: the program only gets a status. */
     if (event->type == AQ_CONNECTION_FAILED &&
         aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
         aqi_log(AQI_LOG_WARN, "cci", "a server refused the connection request: %s", info.reason);

@@ -1,4 +1,5 @@
-/* cci: devices, from the file of CCI_CONFIG or the interfaces of this host, and their URIs. */
+/* cci: devices, configured by the file of CCI_CONFIG or derived from the interfaces of this host,
+ * and their URIs. */
 #include "front/cci/impl.h"
 
 #include "base/array.h"
@@ -18,7 +19,7 @@ enum {
     DEVICE_KEYS = 32,
     DEVICE_LINE = 1024,
     DEVICE_PRIORITY = 50,
-    DEVICE_HEADERS = 84, /* bytes of a packet that are not a message's */
+    DEVICE_HEADERS = 84, /* bytes of a packet besides the message */
     DEVICE_LEAST = 256
 };
 
@@ -58,7 +59,7 @@ static struct aqc_device *device_new(const char *name)
     return NULL;
 }
 
-/* Keep the text that the program sees. */
+/* Add a key and value to those that the program can read. */
 static bool device_note(struct aqc_device *device, const char *key, const char *value)
 {
     char *text;
@@ -76,7 +77,7 @@ static const char *device_get(const struct aqc_device *device, const char *key)
     return NULL;
 }
 
-/* The number given for a key; `def` if it is missing or malformed. */
+/* The value of a key as a number; `def` if it is missing or malformed. */
 static unsigned long device_number(const struct aqc_device *device, const char *key,
                                    unsigned long def)
 {
@@ -89,7 +90,7 @@ static unsigned long device_number(const struct aqc_device *device, const char *
 
 /* --- interfaces ------------------------------------------------------------------------------ */
 
-/* Rate and PCI address, as the kernel reports them. */
+/* Get the rate and PCI address that the kernel reports. */
 static void device_describe(struct aqc_device *device, const char *interface)
 {
     char path[128], text[256];
@@ -136,7 +137,7 @@ static bool device_find_interface(struct aqc_device *device, const char *interfa
     return found;
 }
 
-/* Returns false if the device names no interface, or there is no such interface. */
+/* Returns false if the device specifies no interface, or one that does not exist. */
 static bool device_find(struct aqc_device *device)
 {
     const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
@@ -154,12 +155,12 @@ void aqc_device_set_up(const struct aqc_device *device, bool up)
     for (unsigned i = 0; i < aqc.device_count; i++) {
         struct aqc_device *other = aqc.devices[i];
         if (other->kind != AQC_SM && strcmp(other->address, device->address) == 0)
-            /* The program reads it without a lock. */
+            /* programs read it without the lock */
             __atomic_store_n(&other->pub.up, up, __ATOMIC_RELAXED);
     }
 }
 
-/* --- a device of a file ---------------------------------------------------------------------- */
+/* --- devices of the configuration file ------------------------------------------------------- */
 
 /* Fill in the device from its keys. Returns false if it is not supported. */
 static bool device_finish(struct aqc_device *device)
@@ -215,7 +216,7 @@ static char *device_trim(char *text)
     return text;
 }
 
-/* "key = value"; a value ends at the first blank. */
+/* Parse "key = value"; a value ends at the first blank. */
 static void device_read_key(struct aqc_device *device, char *line)
 {
     char *equals = strchr(line, '=');
@@ -284,7 +285,7 @@ static aq_status device_find_all(void)
     return AQ_OK;
 }
 
-/* Up before down, then the default one, then by priority and rate. */
+/* Sort: devices that are up first, then the default one, then by priority and rate. */
 static int device_compare(const void *a, const void *b)
 {
     const struct aqc_device *x = *(struct aqc_device *const *)a;
@@ -321,7 +322,7 @@ int cci_get_devices(cci_device_t *const **devices)
     if (devices == NULL) return CCI_EINVAL;
     aqc_enter();
     int status = aqc.users != 0 ? CCI_SUCCESS : CCI_ERROR;
-    /* The public part of a device comes first. */
+    /* The public part is the first member of a device. */
     *devices = (cci_device_t *const *)(void *)aqc.devices;
     aqc_unlock();
     return status;

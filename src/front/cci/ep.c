@@ -7,13 +7,13 @@
 #include <sys/epoll.h>
 
 enum {
-    EP_TAKES = 8, /* events taken between two rounds of progress */
+    EP_TAKES = 8, /* events returned between two rounds of progress */
     EP_TRIES = 8,
-    EP_PATIENT = 512, /* consecutive empty polls, */
-    EP_YIELD = 16     /* after which one in this many yields */
+    EP_PATIENT = 512, /* yield after so many consecutive empty polls, ... */
+    EP_YIELD = 16     /* ... then once in this many polls */
 };
 
-/* --- the handle that a program sleeps on ------------------------------------------------------ */
+/* --- the handle on which a program sleeps ----------------------------------------------------- */
 
 static int ep_open_handle(struct aqc_ep *ep)
 {
@@ -45,13 +45,13 @@ void aqc_ep_signal(struct aqc_ep *ep)
     if (ep->has_handle) ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
 }
 
-/* The program may sleep next: the handle must be readable when there is an event to take. */
+/* The program may sleep next: the handle must become readable when there is an event. */
 static void ep_park(struct aqc_ep *ep)
 {
     for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < EP_TRIES; i++) {
         if (aqc_may_sleep()) break;
         aqc_progress();
-        /* Have it call again. */
+        /* Make the program call again. */
         if (i == EP_TRIES - 1) {
             ep_set_signal(ep, true);
             return;
@@ -110,7 +110,7 @@ void aqc_ep_close(struct aqc_ep *ep)
 
 static struct aqc_device *ep_default_device(void)
 {
-    /* The best device comes first. */
+    /* devices are sorted, the best one first */
     for (unsigned i = 0; i < aqc.device_count; i++)
         if (aqc.devices[i]->pub.up) return aqc.devices[i];
     return NULL;
@@ -124,7 +124,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
         if (&aqc.devices[i]->pub == device) found = aqc.devices[i];
     if (aqc.users == 0) return CCI_ERROR;
     if (found == NULL) return device == NULL ? CCI_ENODEV : CCI_EINVAL;
-    if (!found->pub.up) aqc_device_look(found); /* without an endpoint, nothing reports changes */
+    if (!found->pub.up) aqc_device_look(found); /* no endpoint, so no event has reported changes */
     if (!found->pub.up) return CCI_ENETDOWN;
     struct aqc_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return CCI_ENOMEM;
@@ -141,7 +141,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
         aqc_ep_close(ep);
         return status;
     }
-    if (ep->has_handle) ep_park(ep); /* programs may sleep before they poll for the first event */
+    if (ep->has_handle) ep_park(ep); /* programs may sleep before their first poll */
     *endpoint = &ep->pub;
     return CCI_SUCCESS;
 }
@@ -259,7 +259,7 @@ static int ep_take(struct aqc_ep *ep, cci_event_t **event)
     *event = NULL;
     if (aqi_list_is_empty(&ep->queue)) {
         (void)aq_poll();
-        /* Deliver an event that has just arrived first. */
+        /* If an event has just arrived, deliver it first. */
         if (aqi_list_is_empty(&ep->queue)) aqc_progress_rest();
     } else if (++ep->takes >= EP_TAKES) {
         ep->takes = 0;
@@ -283,7 +283,7 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
     if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);
     aqc_unlock();
-    /* Let other programs run if there are more of them than cores. */
+    /* Let other processes run if there are more of them than cores. */
     if (AQI_UNLIKELY(spins >= EP_PATIENT && spins % EP_YIELD == 0)) sched_yield();
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * cci: declarations shared by the files of the front end. All state is accessed, and the library
- * below is called, with the lock held.
+ * cci: declarations shared by the files of the front end. All state is accessed, and Aqueduct is
+ * called, with the lock held.
  */
 #ifndef AQC_IMPL_H
 #define AQC_IMPL_H
@@ -16,8 +16,8 @@
 #include <pthread.h>
 
 enum {
-    AQC_MESSAGE = 65408, /* bytes of the largest message; a device may offer less */
-    AQC_SMALL = 256,     /* bytes of the largest message kept in an event of the pool */
+    AQC_MESSAGE = 65408, /* maximum message size; a device may have a lower one */
+    AQC_SMALL = 256,     /* maximum message size for events of the pool */
     AQC_ROOM_SIZES = 9,
     AQC_QUEUED = 16384,  /* maximum queued sends of a connection */
     AQC_UNIT = 64,       /* bytes: a message's memory at the receiver is counted in units of this */
@@ -36,27 +36,26 @@ struct aqc_device {
     bool is_default;
     int priority;
     char address[64]; /* sock, tcp: where to listen */
-    uint16_t port;    /* 0: any */
+    uint16_t port;    /* 0: any port */
     bool anyone;      /* any process may connect; otherwise only the same user, or programs with the
                          secret */
-    unsigned pid;     /* sm: in place of the process's; 0: none */
-    unsigned next_id; /* sm: of the next endpoint */
+    unsigned pid;     /* sm: used instead of the process's; 0: none */
+    unsigned next_id; /* sm: for the next endpoint */
     const char **arguments;
     unsigned count;
 };
 
 aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
-/* Check again whether its interface is up. */
+/* Check whether its interface is up. */
 void aqc_device_look(struct aqc_device *device);
-/* Set the state of the device and of all others at its address. */
+/* Set the state of the device and of all others with its address. */
 void aqc_device_set_up(const struct aqc_device *device, bool up);
 /* The URI at which an endpoint of the device listens; `service` NULL: a free one. */
 int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
-/* Convert a URI of programs to one of Aqueduct, and back. Returns false if it is of another
- * kind. */
+/* Convert a program's URI to one of Aqueduct, and back. Returns false if it is of another kind. */
 bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t len);
-/* Have a group reached over the interface of the device, unless its URI names one. */
+/* Make a group use the interface of the device, unless its URI specifies one. */
 void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len);
 void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len);
 
@@ -80,28 +79,27 @@ struct aqc_ep {
     aq_listener *listener;
     char uri[256];
     struct aqi_node conns;
-    struct aqi_node queue; /* events not taken by the program yet */
-    struct aqi_node lent;  /* events taken and not returned */
+    struct aqi_node queue; /* events not yet taken by the program */
+    struct aqi_node lent;  /* events taken but not returned */
     struct aqi_node mrs;
-    struct aqc_mr *last_mr;           /* the last one found */
+    struct aqc_mr *last_mr;           /* most recently used */
     uint32_t send_timeout, keepalive; /* us; 0: none */
     uint32_t starved; /* connections with nearly all of their room held by the program */
     uint32_t takes;   /* events taken since the last progress */
     bool tight;       /* a connection is (aqc_conn_is_tight), or was */
     unsigned spins;   /* consecutive empty polls */
     bool has_handle, signaled;
-    bool failed;        /* its device has failed, which was reported */
-    int handle, signal; /* the epoll set that the program sleeps on; the event in it */
+    bool failed;        /* its device has failed, and that was reported */
+    int handle, signal; /* the epoll set on which the program sleeps; the eventfd in it */
 };
 
-/* Begins with the part that the program sees. The payload of a message, or the data of a request,
- * follows the event. */
+/* Begins with the public part. The payload of a message follows the event. */
 struct aqc_event {
     union cci_event pub;
     struct aqi_node link;
     struct aqc_ep *ep;
-    struct aqc_conn *conn; /* RECV: of the message; CONNECT_REQUEST: the requested one */
-    struct aqi_pool *pool; /* NULL: from aqc_room_get, with `size` */
+    struct aqc_conn *conn; /* RECV: of the message; CONNECT_REQUEST: requested */
+    struct aqi_pool *pool; /* NULL: allocated by aqc_room_get, with `size` */
     uint8_t size;
     uint32_t units; /* RECV */
     bool answered;  /* CONNECT_REQUEST */
@@ -113,45 +111,45 @@ struct aqc_event {
 /* Make the handle readable if there are events. */
 void aqc_ep_signal(struct aqc_ep *ep);
 void aqc_ep_close(struct aqc_ep *ep);
-void aqc_ep_interface(struct aqc_ep *ep, bool up); /* its device's is up again, or down */
+void aqc_ep_interface(struct aqc_ep *ep, bool up); /* of its device */
 
 void aqc_event_push(struct aqc_event *event);
-/* A new event, followed by `len` bytes, 16-byte aligned. NULL: out of memory. */
+/* Allocate an event followed by `len` bytes, 16-byte aligned. NULL: out of memory. */
 struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len);
 void aqc_event_free(struct aqc_event *event);
-/* An event about a connection: CONNECT, ACCEPT or KEEPALIVE_TIMEDOUT. */
+/* Report an event of a connection: CONNECT, ACCEPT or KEEPALIVE_TIMEDOUT. */
 void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status);
 
 /* --- connections ----------------------------------------------------------------------------- */
 
 enum aqc_state {
     AQC_CALLING,
-    AQC_ASKED,   /* a request that has not been answered */
+    AQC_ASKED,   /* requested by a peer, and not answered yet */
     AQC_JOINING, /* accepted */
     AQC_OPEN,
-    AQC_GONE /* the peer */
+    AQC_GONE /* closed by the peer, or lost */
 };
 
 enum aqc_type { AQC_SEND, AQC_WRITE, AQC_READ };
 
-/* A pending send or RMA; it becomes the SEND event. */
+/* A pending send or RMA, which becomes the SEND event. */
 struct aqc_op {
     struct aqc_event event;
     struct aqc_op *next;
     struct aqi_node rma; /* in aqc_conn.under_way */
     enum aqc_type type;
     int flags;
-    bool started, done; /* the transfer */
-    bool sent;          /* the message */
-    bool finished;      /* for a blocking caller */
+    bool started, done; /* of the transfer */
+    bool sent;          /* of the message */
+    bool finished;      /* completed, for a blocking caller */
     cci_status_t status;
     uint32_t seq;
-    uint32_t len; /* bytes of the message */
-    void *msg;    /* a copy of the message, from aqc_room_get, with `msg_size` */
+    uint32_t len; /* message bytes */
+    void *msg;    /* copy of the message, from aqc_room_get, with `msg_size` */
     uint8_t msg_size;
     uint64_t deadline;
     aq_region_handle there;
-    uint64_t remote, size; /* `remote`: an offset */
+    uint64_t remote, size; /* `remote` is an offset */
     void *local;
     aq_event transfer;
 };
@@ -164,25 +162,25 @@ struct aqc_conn {
     aq_connection *link_to; /* NULL: the peer is gone, and nothing is in flight */
     aq_team *team;
     enum aqc_state state;
-    cci_status_t broken; /* with which all sends fail; 0: none */
-    uint32_t refs;       /* references, by events */
-    bool left;           /* the program no longer knows it */
+    cci_status_t broken; /* status with which all sends fail; 0: none */
+    uint32_t refs;       /* references held by events */
+    bool left;           /* the program must not use it any more */
     bool asked;          /* the event of its request has not been returned */
 
     struct aqc_op *ops, *last; /* in the order of the calls */
-    struct aqc_op *unstarted;  /* the first that may be a transfer to start */
+    struct aqc_op *unstarted;  /* the first that may have a transfer to start */
     struct aqc_op *unsent;     /* the first that may have a message to send */
-    struct aqi_node under_way; /* transfers */
+    struct aqi_node under_way; /* transfers in flight */
     uint32_t queued;           /* ops not yet sent or started */
-    uint32_t seq, acked;       /* messages: sent; acknowledged by the peer's library */
+    uint32_t seq, acked;       /* messages sent, and those acknowledged by the peer's library */
     uint32_t units, freed_there;
-    bool again; /* the library had no room */
+    bool again; /* Aqueduct returned AQ_AGAIN */
 
-    uint32_t got, told; /* messages received in order; as acknowledged to the peer */
+    uint32_t got, told; /* messages received in order, and those acknowledged */
     uint32_t held, freed, told_freed;
-    struct aqi_node early; /* messages that arrived before the program saw the connection's event */
+    struct aqi_node early; /* messages received before the program was notified of the connection */
     bool fresh, starved;
-    bool deaf; /* a message was dropped for lack of memory, as are all that follow */
+    bool deaf; /* a message was dropped for lack of memory: drop all later ones */
 
     uint32_t send_timeout, keepalive; /* us; 0: none */
     bool watched;                     /* counted in aqc.timed */
@@ -200,7 +198,7 @@ void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
 cci_status_t aqc_status(aq_status st);
 
-/* One way, to or from a multicast group. */
+/* Whether the connection is unidirectional, to or from a multicast group. */
 static inline bool aqc_conn_is_group(const struct aqc_conn *conn)
 {
     return conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX ||
@@ -215,23 +213,23 @@ static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
 /* op.c */
 struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
                           int flags);
-/* Copy the message of the operation, to be sent later. */
+/* Copy the operation's message, which is sent later. */
 bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len);
 void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
-/* Report complete operations, in order. */
+/* Report completed operations, in order. */
 void aqc_op_complete(struct aqc_conn *conn);
 void aqc_op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status);
-int aqc_op_wait(struct aqc_op *op); /* returns the status, and frees it */
-/* Fail all operations, and all later ones. */
+int aqc_op_wait(struct aqc_op *op); /* returns the status and frees the operation */
+/* Fail all operations, including later ones. */
 void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
 
 /* message.c */
 aq_status aqc_wire_open(void);
-/* Send queued messages and acknowledgments, as far as possible. */
+/* Send queued messages and acknowledgments, as far as credit and room allow. */
 void aqc_conn_push(struct aqc_conn *conn);
-void aqc_conn_opened(struct aqc_conn *conn); /* deliver early messages */
+void aqc_conn_opened(struct aqc_conn *conn); /* delivers messages received early */
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
-void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
+void aqc_conn_watch(struct aqc_conn *conn); /* to be called if its timeouts change */
 
 /* The program keeps nearly all of the room, and the peer does not know of some that it released. */
 static inline bool aqc_conn_is_tight(const struct aqc_conn *conn)
@@ -267,20 +265,20 @@ struct aqc {
     unsigned users;
     uint32_t flags;
     aq_team *world;
-    int fd; /* readable when the library below has work, after aq_wait_prepare */
-    struct aqc_device **devices; /* and a NULL */
+    int fd;                      /* readable if Aqueduct has work, after aq_wait_prepare */
+    struct aqc_device **devices; /* NULL-terminated */
     unsigned device_count;
     struct aqi_node eps, active;
     struct aqi_pool ops, small;
-    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* kept for reuse, and their numbers */
+    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* cached memory, and the number of blocks */
     size_t room_counts[AQC_ROOM_SIZES];
-    unsigned calling; /* connections being set up */
-    unsigned timed;   /* connections with timeouts of sends */
-    unsigned handles; /* endpoints that the program may sleep on */
+    unsigned calling; /* connections being established */
+    unsigned timed;   /* connections with send timeouts */
+    unsigned handles; /* endpoints with a handle */
     unsigned rounds;
     uint32_t sent;    /* messages sent over udp, which may not leave before the next poll */
-    uint64_t look_at; /* for timeouts */
-    /* State of the thread that makes progress while the program does not. */
+    uint64_t look_at; /* next check for timeouts */
+    /* The progress thread, active while the program makes no call. */
     _Atomic uint32_t calls;
     bool asleep;
     bool thread_runs;
@@ -300,21 +298,22 @@ static inline void aqc_unlock(void)
     aqi_spin_unlock(&aqc.lock);
 }
 void aqc_wake_thread(void);
-/* Like aqc_lock, for calls of the program: the thread need not make progress now. */
+/* aqc_lock for calls of the program: the thread need not make progress now. */
 static inline void aqc_enter(void)
 {
     aqc_lock();
-    /* Only this thread writes it now. */
+    /* only written with the lock held */
     atomic_store_explicit(&aqc.calls, atomic_load_explicit(&aqc.calls, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     if (AQI_UNLIKELY(aqc.asleep)) aqc_wake_thread();
 }
 void aqc_progress(void);
-/* The part of it that follows aq_poll. */
+/* The part that follows aq_poll. */
 void aqc_progress_rest(void);
-/* Returns true if anything that arrives from now on makes aqc.fd readable. */
+/* Returns true if any arrival from now on makes aqc.fd readable. */
 bool aqc_may_sleep(void);
-/* Between two rounds of a blocking call: let other threads run; later, sleep. */
+/* Called between two rounds of a blocking call: lets other threads run, and sleeps after many
+ * rounds. */
 void aqc_pause(unsigned rounds);
 int aqc_thread_start(void);
 

@@ -1,4 +1,4 @@
-/* cci: opening and closing, progress, and the thread that makes progress for the program. */
+/* cci: opening and closing, progress, and the progress thread. */
 #include "front/cci/impl.h"
 
 #include "base/clock.h"
@@ -13,10 +13,10 @@
 struct aqc aqc;
 
 enum {
-    LIBRARY_ROUNDS = 64,  /* of progress between two checks for connection events */
+    LIBRARY_ROUNDS = 64,  /* rounds of progress between checks for connection events */
     LIBRARY_SPINS = 4096, /* rounds of a blocking call before it sleeps */
-    LIBRARY_GRACE_MS = 1, /* without a call by the program, before the thread acts */
-    LIBRARY_LOOK_MS = 5,  /* between two checks of timeouts */
+    LIBRARY_GRACE_MS = 1, /* time without a call of the program before the thread makes progress */
+    LIBRARY_LOOK_MS = 5,  /* interval of checks for timeouts */
     LIBRARY_MS = 1000000  /* in ns */
 };
 
@@ -187,7 +187,7 @@ void aqc_progress_rest(void)
         next = at->next;
         aqc_conn_push(AQI_OF(at, struct aqc_conn, active));
     }
-    /* Peers wait for these, and the program may compute next. */
+    /* Flush: peers wait for these messages, and the program may compute next. */
     if (AQI_UNLIKELY(aqc.sent != sent)) (void)aq_poll();
     if (AQI_UNLIKELY(aqc.timed != 0)) library_times();
 }
@@ -214,7 +214,7 @@ void aqc_pause(unsigned rounds)
     aqc_enter();
 }
 
-/* --- the thread ------------------------------------------------------------------------------ */
+/* --- the progress thread --------------------------------------------------------------------- */
 
 void aqc_wake_thread(void)
 {
@@ -227,7 +227,7 @@ static uint32_t library_calls(void)
     return atomic_load_explicit(&aqc.calls, memory_order_relaxed);
 }
 
-/* Without the lock. */
+/* Called without the lock. */
 static void library_nap(void)
 {
     struct pollfd wake = {.fd = aqc.thread_wake, .events = POLLIN};
@@ -235,7 +235,7 @@ static void library_nap(void)
 }
 
 /*
- * Wait until the program has made no call, which would make progress, for a while. Does not take
+ * Wait until the program has made no call for a while, as its calls make progress. Does not take
  * the lock: if this thread were preempted while holding it, the program would be delayed. Returns
  * the number of calls.
  */
@@ -246,7 +246,8 @@ static uint32_t library_await_silence(uint32_t seen)
     return seen;
 }
 
-/* Sleep until something arrives, the program makes a call, or timeouts must be checked. */
+/* Sleep until something arrives, the program makes a call, or timeouts must be checked. Releases
+ * the lock. */
 static void library_sleep(void)
 {
     struct pollfd fds[] = {{.fd = aqc.thread_wake, .events = POLLIN},
@@ -262,7 +263,7 @@ static void library_sleep(void)
         library_nap(); /* a program that sleeps on a handle has been woken, too */
 }
 
-/* Make progress. Returns whether to sleep; the lock is held then. */
+/* Make progress. Returns whether to sleep; if so, with the lock held. */
 static bool library_turn(void)
 {
     aqc_lock();
@@ -275,7 +276,7 @@ static bool library_turn(void)
 }
 
 /*
- * A program makes progress by its calls. Once it has made none for a millisecond, this thread makes
+ * Calls of the program make progress. Once it has made none for a millisecond, this thread makes
  * progress until the next call.
  */
 static void *library_run(void *unused)
@@ -306,7 +307,7 @@ int aqc_thread_start(void)
     if (aqc.thread_runs) return CCI_SUCCESS;
     aqc.thread_wake = aqi_kick_new();
     if (aqc.thread_wake < 0) return CCI_ENOMEM;
-    sigfillset(&all); /* signals are the program's */
+    sigfillset(&all); /* leave all signals to the program */
     pthread_sigmask(SIG_SETMASK, &all, &last);
     int err = pthread_create(&aqc.thread, NULL, library_run, NULL);
     pthread_sigmask(SIG_SETMASK, &last, NULL);

@@ -1,10 +1,10 @@
 /*
  * cci: messages and their acknowledgment.
  *
- * Connections are ordered. Both sides acknowledge by counts: of messages that have arrived, which
- * completes sends, and of room that the program has released by returning events, which lets the
- * other side send. Both counts travel with each message, or in notes if there is none. Nothing is
- * counted in groups: a receiver without room drops messages.
+ * Connections are ordered. Both sides acknowledge by two counts: messages received, which
+ * completes sends, and units released by the program when it returns events, which is the sender's
+ * credit. Both counts are sent with each message, or in notes if there is none. Multicast groups
+ * have no counts: a receiver without room drops messages.
  */
 #include "front/cci/impl.h"
 
@@ -14,12 +14,14 @@
 #include <string.h>
 
 enum { MESSAGE_HANDLER = AQ_HANDLER_BASE, MESSAGE_NOTE = AQ_HANDLER_BASE + 1 };
-enum { MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS }; /* of messages and notes */
-enum { MESSAGE_OWED = 32 /* messages, acknowledged at once even if more arrive */ };
+enum { MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS }; /* arguments of messages and notes */
+enum {
+    MESSAGE_OWED = 32 /* this many messages are acknowledged immediately, even if more arrive */
+};
 
 static uint32_t message_units(uint32_t len)
 {
-    return 2 + len / AQC_UNIT; /* with the event that holds it */
+    return 2 + len / AQC_UNIT; /* including the event that contains it */
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -43,7 +45,7 @@ void aqc_conn_opened(struct aqc_conn *conn)
     if (conn->ops != NULL || conn->got != conn->told) aqc_conn_activate(conn);
 }
 
-/* The peer has received this many messages, and its program has returned this many units. */
+/* Process the peer's counts: messages received there, and units released by its program. */
 static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t freed)
 {
     if (freed != conn->freed_there) {
@@ -52,7 +54,7 @@ static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t f
     }
     if (got == conn->acked) return;
     conn->acked = got;
-    /* Completions are reported by the next round: a program replies before it looks for them. */
+    /* Report completions in the next round: a program replies before it polls for them. */
     if (conn->ops != NULL) aqc_conn_activate(conn);
 }
 
@@ -126,7 +128,7 @@ aq_status aqc_wire_open(void)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* A message or note with our counts has been sent. */
+/* Record that our counts have been sent, with a message or note. */
 static inline void message_told(struct aqc_conn *conn)
 {
     conn->told = conn->got;
@@ -156,7 +158,7 @@ static AQI_INLINE aq_status message_put(struct aqc_conn *conn, const struct iove
     return st;
 }
 
-/* AQ_AGAIN: not now. */
+/* AQ_AGAIN: no credit or no room. */
 static AQI_INLINE aq_status message_send(struct aqc_conn *conn, const struct iovec *iov,
                                          unsigned count, uint32_t len)
 {
@@ -184,7 +186,8 @@ static void message_note(struct aqc_conn *conn)
     if (st == AQ_OK) message_told(conn);
 }
 
-/* A message that follows a transfer is sent once that is complete; all later ones wait for it. */
+/* Send queued messages. The message of a transfer is sent once the transfer is complete; all later
+ * ones wait for it. */
 static void message_push(struct aqc_conn *conn)
 {
     for (struct aqc_op *op; (op = conn->unsent) != NULL; conn->unsent = op->next) {
@@ -226,7 +229,7 @@ void aqc_conn_push(struct aqc_conn *conn)
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-/* Bytes of all pieces; if more than `most`, any number above it. */
+/* Total bytes of the pieces; if more than `most`, any number above it. */
 static AQI_INLINE size_t message_len(const struct iovec *iov, unsigned count, size_t most)
 {
     size_t len = 0;
@@ -235,7 +238,7 @@ static AQI_INLINE size_t message_len(const struct iovec *iov, unsigned count, si
     return len;
 }
 
-/* The message has been sent: queue the report of its completion. */
+/* The message has been sent: queue its completion. */
 static AQI_INLINE int message_left(struct aqc_conn *conn, uint32_t seq, const void *context,
                                    int flags)
 {
@@ -330,7 +333,7 @@ void aqc_conn_watch(struct aqc_conn *conn)
         (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
 
-/* On an ordered connection, all operations after a failed one fail, too. */
+/* Expire sends. On an ordered connection, all operations after a failed one fail, too. */
 static void message_send_times(struct aqc_conn *conn, uint64_t now)
 {
     for (struct aqc_op *op; (op = conn->ops) != NULL; aqc_op_complete(conn)) {

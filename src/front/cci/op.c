@@ -35,7 +35,7 @@ void aqc_op_complete(struct aqc_conn *conn)
         if (conn->last == op) conn->last = NULL;
         if (conn->unsent == op) conn->unsent = op->next;
         if (conn->unstarted == op) conn->unstarted = op->next;
-        if (!op->sent) conn->queued--; /* a message that no transfer precedes any more */
+        if (!op->sent) conn->queued--; /* its transfer has failed, so its message is never sent */
         op_finish(op);
     }
 }

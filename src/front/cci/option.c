@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the option is for connections; the options of endpoints and connections are distinct. */
+/* Whether it is an option of connections; endpoints and connections have no common options. */
 static bool option_is_of_connection(cci_opt_name_t name)
 {
     return name == CCI_OPT_CONN_SEND_TIMEOUT || name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT;
@@ -70,7 +70,7 @@ static int option_get(const void *handle, cci_opt_name_t name, void *val)
     case CCI_OPT_ENDPT_SEND_TIMEOUT:
         value = ep->send_timeout;
         break;
-    case CCI_OPT_ENDPT_RECV_BUF_COUNT: /* of the smallest messages */
+    case CCI_OPT_ENDPT_RECV_BUF_COUNT: /* of minimum-size messages */
         value = AQC_WINDOW / 2;
         break;
     case CCI_OPT_ENDPT_SEND_BUF_COUNT:

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RMA_TESTS = 16 /* incomplete transfers tested per round */ };
+enum { RMA_TESTS = 16 /* maximum incomplete transfers tested per round */ };
 
 /* --- registrations --------------------------------------------------------------------------- */
 
-/* The registration that the program's pointer refers to; NULL: none. */
+/* The registration of a handle of the program; NULL: none. */
 static struct aqc_mr *rma_find(struct aqc_ep *ep, const cci_rma_handle_t *handle)
 {
     if (ep->last_mr != NULL && &ep->last_mr->pub == handle) return ep->last_mr;
@@ -30,7 +30,8 @@ static void rma_end(struct aqc_ep *ep, struct aqc_mr *mr)
 static aq_status rma_register(struct aqc_ep *ep, struct aqc_mr *mr)
 {
     aq_region_handle handle;
-    /* Register for both: programs use handles beyond the access for which they were registered. */
+    /* Allow both reads and writes: programs use handles beyond the access for which they
+     * registered. */
     aq_status st =
         aq_region_create(NULL, mr->addr, mr->len, AQ_REGION_READ | AQ_REGION_WRITE, &mr->region);
     if (st == AQ_OK) st = aq_region_handle_of(mr->region, &handle);

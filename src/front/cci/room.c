@@ -1,7 +1,8 @@
 /*
- * cci: memory for messages. A program holds many at a time and returns them soon: free() would give
- * that much back to the system each time, and malloc() fault it in again. So freed memory is kept
- * in lists by size, each size twice the one before, up to a number of bytes per list.
+ * cci: memory for messages. Programs hold many messages at a time and return them soon: free()
+ * would return that much memory to the kernel, and malloc() would fault it in again. Freed memory
+ * is therefore cached, in a list per size class. Each size is twice the previous one, and the
+ * bytes per list are limited.
  */
 #include "front/cci/impl.h"
 

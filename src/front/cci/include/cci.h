@@ -1,5 +1,6 @@
 /*
- * The interface of CCI 2.2 (ABI version 2), implemented by Aqueduct's connections: docs/cci.md.
+ * The interface of CCI 2.2 (ABI version 2), implemented with Aqueduct's connections, see
+ * docs/cci.md.
  *
  * All functions return a status (enum cci_status), 0 on success, and may be called by any thread.
  * None blocks unless its flags contain CCI_FLAG_BLOCKING, except that those which end connections
@@ -19,21 +20,21 @@
 
 BEGIN_C_DECLS
 
-/** Pass it to cci_init. */
+/** The `abi_ver` for cci_init. */
 #define CCI_ABI_VERSION 2
-/** Maximum bytes of data with cci_connect. */
+/** Maximum bytes of data for cci_connect. */
 #define CCI_CONN_REQ_LEN 1024
 
-/** A status: the result of every call, and the outcome that an event reports. */
+/** The status of a call, or of an operation in its event. */
 typedef enum cci_status {
     CCI_SUCCESS = 0,
     CCI_ERROR = 1,               /**< any other failure */
     CCI_ERR_DISCONNECTED = 2,    /**< either side has disconnected, or the peer has ended */
     CCI_ERR_RNR = 3,             /**< the peer had no room for the message before the timeout */
-    CCI_ERR_DEVICE_DEAD = 4,     /**< the local device is gone */
-    CCI_ERR_RMA_HANDLE = 5,      /**< the peer refuses access to the memory */
-    CCI_ERR_RMA_OP = 6,          /**< the peer cannot do the operation */
-    CCI_ERR_NOT_IMPLEMENTED = 7, /**< nor will it be later */
+    CCI_ERR_DEVICE_DEAD = 4,     /**< the local device has failed */
+    CCI_ERR_RMA_HANDLE = 5,      /**< the peer does not allow access to the memory */
+    CCI_ERR_RMA_OP = 6,          /**< the peer does not support the operation */
+    CCI_ERR_NOT_IMPLEMENTED = 7, /**< not supported */
     CCI_ERR_NOT_FOUND = 8,       /**< no such object */
     CCI_EAGAIN = EAGAIN,         /**< nothing available now */
     CCI_ENOMEM = ENOMEM,
@@ -45,7 +46,7 @@ typedef enum cci_status {
     CCI_EMSGSIZE = EMSGSIZE, /**< longer than max_send_size */
     CCI_EADDRNOTAVAIL = EADDRNOTAVAIL,
     CCI_ENETDOWN = ENETDOWN, /**< the device is down */
-    CCI_ENOBUFS = ENOBUFS,   /**< no room now: return events, and try again */
+    CCI_ENOBUFS = ENOBUFS,   /**< no room now: return events and retry */
     CCI_ETIMEDOUT = ETIMEDOUT,
     CCI_ECONNREFUSED = ECONNREFUSED
 } cci_status_t;
@@ -54,9 +55,9 @@ typedef enum cci_status {
 typedef enum cci_conn_attribute {
     CCI_CONN_ATTR_RO = 0,       /**< reliable: messages and completions arrive in order */
     CCI_CONN_ATTR_RU = 1,       /**< reliable, unordered */
-    CCI_CONN_ATTR_UU = 2,       /**< unreliable, unordered: a SEND event is local; no RMA */
-    CCI_CONN_ATTR_UU_MC_TX = 3, /**< as CCI_CONN_ATTR_UU, to a multicast group only */
-    CCI_CONN_ATTR_UU_MC_RX = 4  /**< likewise, from one */
+    CCI_CONN_ATTR_UU = 2,       /**< unreliable, unordered: SEND events are local; no RMA */
+    CCI_CONN_ATTR_UU_MC_TX = 3, /**< like CCI_CONN_ATTR_UU, but only to a multicast group */
+    CCI_CONN_ATTR_UU_MC_RX = 4  /**< the same, from a multicast group */
 } cci_conn_attribute_t;
 
 typedef enum cci_event_type {
@@ -83,14 +84,14 @@ typedef enum cci_opt_name {
 
 typedef enum cci_endpoint_flags { bogus_must_have_something_here = 0 } cci_endpoint_flags_t;
 
-#define CCI_FLAG_BLOCKING 1  /**< cci_send, cci_sendv, cci_rma: return when complete; no event */
-#define CCI_FLAG_NO_COPY  2  /**< a hint, without effect: the source may be reused on return */
+#define CCI_FLAG_BLOCKING 1  /**< cci_send, cci_sendv, cci_rma: return once complete; no event */
+#define CCI_FLAG_NO_COPY  2  /**< hint that has no effect: the source may be reused on return */
 #define CCI_FLAG_SILENT   8  /**< no SEND event */
 #define CCI_FLAG_READ     16 /**< cci_rma: read from the peer; cci_rma_register: peers may read */
 #define CCI_FLAG_WRITE    32 /**< the same for writing */
-#define CCI_FLAG_FENCE    64 /**< cci_rma: start once earlier ones on the connection are complete */
+#define CCI_FLAG_FENCE    64 /**< cci_rma: start after all earlier ones on the connection */
 
-/** For select() and poll(); not to be read. Readable while the endpoint may have events. */
+/** For select() and poll() only; do not read it. Readable if the endpoint may have events. */
 typedef int cci_os_handle_t;
 
 /** An endpoint or a connection, for options. */
@@ -102,8 +103,8 @@ typedef const struct cci_device {
     unsigned up;                  /**< 1: it can be used */
     const char *info;             /**< NULL */
     const char *const *conf_argv; /**< "key=value", then NULL */
-    uint32_t max_send_size;       /**< bytes of the largest message */
-    uint64_t rate;                /**< in bit/s; 0: not known */
+    uint32_t max_send_size;       /**< maximum message size in bytes */
+    uint64_t rate;                /**< in bit/s; 0: unknown */
     struct {
         uint32_t domain, bus, dev, func;
     } pci; /**< all UINT32_MAX: no PCI device */
@@ -117,15 +118,15 @@ typedef const struct cci_connection {
     uint32_t max_send_size;
     cci_endpoint_t *endpoint;
     cci_conn_attribute_t attribute;
-    void *context; /**< as given to cci_connect or cci_accept */
+    void *context; /**< of cci_connect or cci_accept */
 } cci_connection_t;
 
-/** May be copied to peers, which pass a pointer to their copy as the remote handle. */
+/** May be copied to a peer, which passes a pointer to its copy as the remote handle. */
 typedef struct cci_rma_handle {
     uint64_t stuff[4];
 } cci_rma_handle_t;
 
-/** Demands on addresses and lengths; 0: none. */
+/** Required alignment of addresses and lengths; 0: none. */
 typedef struct cci_alignment {
     uint32_t rma_write_local_addr;
     uint32_t rma_write_remote_addr;
@@ -192,40 +193,44 @@ typedef const union cci_event {
     struct cci_event_endpoint_device_failed dev_failed;
 } cci_event_t;
 
-/** Open the library, or count one more user of it. `flags` is 0; `*caps` becomes 0. */
+/** Open the library, or add a user of it. `flags` must be 0; `*caps` is set to 0. */
 CCI_DECLSPEC int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps);
-/** Drop one use of the library; the last call closes it, and endpoints left open. */
+/** Remove a user of the library. The last call closes it, and all open endpoints. */
 CCI_DECLSPEC int cci_finalize(void);
 /** The name of a status; never NULL. `endpoint` may be NULL. */
 CCI_DECLSPEC const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
 
-/** The devices, best first, and a NULL; valid until the last cci_finalize. */
+/** The devices, best first, terminated by NULL; valid until the last cci_finalize. */
 CCI_DECLSPEC int cci_get_devices(cci_device_t *const **devices);
 
-/** `device` NULL: the default one; `fd` NULL: no handle for select() is needed. */
+/** Create an endpoint. `device` NULL: the default device; `fd` NULL: no handle for select() is
+ * needed. */
 CCI_DECLSPEC int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint,
                                      cci_os_handle_t *fd);
-/** With a port (sock, tcp) or "PID/ID" (sm) of the program's choice. CCI_EBUSY: it is in use. */
+/** The same, at a port (sock, tcp) or "PID/ID" (sm) chosen by the program. CCI_EBUSY: in use. */
 CCI_DECLSPEC int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
                                         cci_endpoint_t **endpoint, cci_os_handle_t *fd);
-/** Ends its connections, events and registrations. Messages sent before are delivered. */
+/** Close an endpoint and its connections, events and registrations. Messages already sent are
+ * delivered. */
 CCI_DECLSPEC int cci_destroy_endpoint(cci_endpoint_t *endpoint);
 
 CCI_DECLSPEC int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val);
 CCI_DECLSPEC int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
 
-/** Exactly one CONNECT event follows success. `timeout` NULL or negative: no limit. */
+/** Start to connect. Exactly one CONNECT event follows success. `timeout` NULL or negative: no
+ * limit. */
 CCI_DECLSPEC int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr,
                              uint32_t data_len, cci_conn_attribute_t attribute, const void *context,
                              int flags, const struct timeval *timeout);
 CCI_DECLSPEC int cci_accept(cci_event_t *conn_req, const void *context);
 CCI_DECLSPEC int cci_reject(cci_event_t *conn_req);
-/** Delivers messages sent before; the peer's next use fails. Drops the connection's events. */
+/** Close a connection, and drop its events. Messages already sent are delivered; the peer's next
+ * call on it fails. */
 CCI_DECLSPEC int cci_disconnect(cci_connection_t *connection);
 
 CCI_DECLSPEC int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event);
 CCI_DECLSPEC int cci_return_event(cci_event_t *event);
-/** CCI_ERR_NOT_IMPLEMENTED: the handle needs none. */
+/** Not needed: returns CCI_ERR_NOT_IMPLEMENTED. */
 CCI_DECLSPEC int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
 
 CCI_DECLSPEC int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
@@ -236,7 +241,8 @@ CCI_DECLSPEC int cci_sendv(cci_connection_t *connection, const struct iovec *dat
 CCI_DECLSPEC int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags,
                                   cci_rma_handle_t **rma_handle);
 CCI_DECLSPEC int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
-/** With `msg_len` > 0 the peer gets the message after the transfer is complete. */
+/* * Transfer data. If `msg_len` > 0, the peer receives the message after the transfer is
+ * complete. */
 CCI_DECLSPEC int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
                          cci_rma_handle_t *local_handle, uint64_t local_offset,
                          cci_rma_handle_t *remote_handle, uint64_t remote_offset, uint64_t data_len,

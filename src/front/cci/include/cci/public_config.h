@@ -1,4 +1,4 @@
-/* cci.h includes it; programs that include it, too, find nothing else here. */
+/* Included by cci.h; needed only by programs that include it themselves. */
 #ifndef CCI_PUBLIC_CONFIG_H
 #define CCI_PUBLIC_CONFIG_H
 
