@@ -17,7 +17,7 @@ enum {
     ACCEPTS = CATEGORIES | GEX_FLAG_AM_REQREP
 };
 
-/* The handlers of each endpoint, for deliveries that involve no message. */
+/* The handlers of each endpoint, for deliveries without a message. */
 struct handler {
     aq_am_fn *fn;
     gex_AM_Entry_t *entry;
@@ -35,7 +35,7 @@ bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index)
 {
     struct handler *handler = &handlers[aqgi_ep_of(carrier)->index][index];
     aq_am_fn *fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
-    if (fn == NULL) { /* as in AQ_EP_AM_SHARED */
+    if (fn == NULL) { /* as with AQ_EP_AM_SHARED */
         handler = &handlers[0][index];
         fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
     }
@@ -61,7 +61,7 @@ static bool am_row_of(gex_AM_Entry_t *entry, aq_handler_entry *row)
     return entry->gex_fnptr != NULL && entry->gex_nargs <= UINT8_MAX;
 }
 
-/* Copies of the table are never freed: messages and tokens refer to them. */
+/* The copies are never freed: messages and tokens refer to them. */
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count)
 {
     aq_handler_entry rows[AQGI_HANDLERS];
@@ -98,11 +98,11 @@ int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentrie
     return numentries != 0 ? aqgi_register(__func__, ep, table, numentries) : GASNET_OK;
 }
 
-/* --- limits: the same for all processes, whatever the number of arguments --------------------- */
+/* --- limits: the same for all processes, and for any number of arguments ---------------------- */
 
-/* A Long's payload in a buffer of the library is copied, so larger ones gain nothing. */
+/* Larger payloads gain nothing from a buffer of the library, as they are copied. */
 enum { MAX_LONG_ALLOC = 1 << 20 };
-/* Clients keep sizes in an int. */
+/* Clients store sizes in an int. */
 enum { MAX_LONG = INT_MAX };
 
 static size_t am_max_long(gex_Flags_t flags)
@@ -145,7 +145,7 @@ gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Where Aqueduct reports that the source of a request may be reused. */
+/* Where Aqueduct stores the event after which the source of a request may be reused. */
 static inline aq_event *am_local_of(gex_Event_t *lc_opt)
 {
     if (lc_opt == GEX_EVENT_NOW) return NULL;
@@ -153,7 +153,7 @@ static inline aq_event *am_local_of(gex_Event_t *lc_opt)
     return (aq_event *)(void *)lc_opt;
 }
 
-/* A reply has copied its source when the call returns. */
+/* The source of a reply has been copied when the call returns. */
 static inline void am_local_done(gex_Event_t *lc_opt)
 {
     if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;

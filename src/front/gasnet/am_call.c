@@ -1,9 +1,10 @@
-/* Calling handlers: from the arguments of a message to a C call with exactly as many arguments. */
+/* Calling handlers: converts the arguments of a message to a C call with exactly as many
+ * arguments. */
 #include "aqg.h"
 
 #include "am_call.h"
 
-/* A handler is called through its real type: with as many arguments as the message has. */
+/* A handler must be called through its real type: with as many arguments as the message has. */
 static inline gex_AM_Fn_t am_call_handler_of(const aq_am *am)
 {
     return ((const gex_AM_Entry_t *)am->context)->gex_fnptr;

@@ -1,13 +1,13 @@
 /* Active messages with a negotiated payload: prepare, commit or cancel. */
 #include "aqg.h"
 
-/* The message being prepared: a thread has at most one request, and in a handler one reply. */
+/* The message being prepared: a thread has at most one request and, in a handler, one reply. */
 struct aqg_srcdesc {
     aq_am_buffer buffer;
     gex_Event_t *lc_opt;
-    void *dest_addr; /* as passed to prepare; NULL: not yet */
+    void *dest_addr; /* passed to prepare; NULL: only at commit */
     unsigned kind;
-    bool prepared; /* not committed or canceled yet */
+    bool prepared; /* neither committed nor canceled yet */
 };
 static _Thread_local struct aqg_srcdesc prepared[2];
 
@@ -75,8 +75,9 @@ static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigne
 }
 
 /*
- * Release the descriptor before the message is sent, since a commit may run handlers that prepare.
- * If a commit would have to wait, and its flags forbid that, the descriptor remains in use.
+ * The descriptor is released before the message is sent, since a commit may run handlers that
+ * prepare another one. If a commit would have to wait, but its flags forbid that, the descriptor
+ * remains in use.
  */
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
                void *dest_addr, gex_Flags_t flags, const gex_AM_Arg_t *args, unsigned nargs)

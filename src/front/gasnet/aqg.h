@@ -1,11 +1,11 @@
 /*
- * The GASNet interface on Aqueduct's public calls: declarations shared by its files. The rules for
- * headers, names, handles, events and errors are in docs/gasnet-internals.md.
+ * The GASNet interface, implemented with Aqueduct's public calls: declarations shared by its
+ * files. The rules for headers, names, handles, events and errors are in docs/gasnet-internals.md.
  */
 #ifndef AQGI_H
 #define AQGI_H
 
-/* The library itself has no mode; it uses the headers as for several threads. */
+/* The library itself has no mode; it uses the headers as in mode PAR. */
 #define AQG_LIBRARY 1
 #define GASNET_PAR  1
 #include <gasnetex.h>
@@ -18,7 +18,7 @@
 
 enum { AQGI_EPS = GASNET_MAXEPS, AQGI_THREADS = 256 };
 
-/* How long an exiting process waits for the others, as limited by GASNET_EXITTIMEOUT. */
+/* How long an exiting process waits for the others; GASNET_EXITTIMEOUT limits it. */
 #define AQGI_EXIT_WAIT UINT64_MAX
 
 struct aqg_segment {
@@ -41,9 +41,9 @@ struct aqg_ep {
 struct aqgi_team {
     struct aqg_tm head;
     aq_team *aq;
-    struct aqg_ep *ep; /* this process's endpoint in it */
+    struct aqg_ep *ep; /* the endpoint of this process */
     void *cdata;
-    gex_Memvec_t scratch; /* given by the client; the library uses memory of its own */
+    gex_Memvec_t scratch; /* unused: the library allocates its own */
     gex_Flags_t flags;
     bool pair;
 };
@@ -118,13 +118,13 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
         (object)->cdata = (void *)(uintptr_t)val;                                                  \
     }
 
-/* env.c: translate the environment, before Aqueduct reads it. */
+/* env.c: convert the environment before Aqueduct reads it. */
 void aqgi_env_prepare(void);
-/* The limit on attaching in this process, by the user, the client or the memory. */
+/* The maximum segment of this process, as limited by the user, the client or the memory. */
 uint64_t aqgi_segment_max(void);
 /* GASNET_VERBOSEENV: print the variables that this library reads. */
 void aqgi_env_report(void);
-/* tools/tools.h: hooks for the environment and rank of the job, and before an abort. */
+/* tools/tools.h: hooks for the environment and rank of the job, and for an abort. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
 extern void (*aqg_abort_hook)(void);
@@ -134,46 +134,47 @@ void aqgi_spawn(const struct aqg_build *build);
 aq_status aqgi_system_open(void);
 /* exit.c: freeze for a debugger and print a backtrace, if the environment requests it. */
 void aqgi_explain(void);
-/* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment does. */
+/* exit.c: catch signals unless the program (prepare: called before Aqueduct) or the environment
+ * does. */
 void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
 void aqgi_signals_abort(void);
 
-/* segment.c: with segment mode everything, bind the first endpoints to all memory. */
+/* segment.c: in mode everything, bind the first endpoints to all memory. */
 aq_status aqgi_segment_open(void);
 /*
- * segment.c: whether this process may attach this many bytes now. Returns a GASNET_ code, as
+ * segment.c: check whether this process may attach this many bytes now. Returns a GASNET_ code, as
  * aqgi_refuse does.
  */
 int aqgi_attachable(const char *call, uintptr_t size);
-/* segment.c: where the segments of all endpoints with this index are mapped. */
+/* segment.c: the mappings of the segments of all endpoints with this index. */
 struct aqg_reach *aqgi_reach(unsigned index);
 
 /*
- * coll_images.c: whether there are processes with several threads as images in the collectives of
- * GASNet-1.
+ * coll_images.c: whether any process has several images, that is, threads that take part in the
+ * collectives of GASNet-1.
  */
 extern bool aqgi_images;
 static inline bool aqgi_has_images(void)
 {
     return AQG_UNLIKELY(__atomic_load_n(&aqgi_images, __ATOMIC_RELAXED));
 }
-/* Continue pending collectives; forget those of a team that is destroyed. */
+/* Advance pending collectives; forget those of a team that is destroyed. */
 void aqgi_images_poll(void);
 void aqgi_images_forget(gex_TM_t tm);
 
-/* am.c: register a table of at most AQGI_HANDLERS handlers, and store their indices there. */
+/* am.c: register a table of at most AQGI_HANDLERS handlers, and store their indices in it. */
 enum { AQGI_HANDLERS = 256 };
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
 /*
- * Run handler `index` of the endpoint that received `carrier`, as if for a reply to it without
- * arguments. Returns false if there is none.
+ * Run handler `index` of the endpoint that received `carrier`, as if for a reply without
+ * arguments. Returns false if there is no such handler.
  */
 bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
 
 /*
- * ratomic.c: Aqueduct's operation, of several the lowest; and the size of a data type and
- * Aqueduct's type for it, or 0 if it is none of the six.
+ * ratomic.c: convert an operation (the lowest of several), and a data type; aqgi_type returns its
+ * size, or 0 if it is none of the six.
  */
 aq_op aqgi_op(gex_OP_t op);
 size_t aqgi_type(gex_DT_t dt, aq_type *type);
@@ -188,13 +189,14 @@ aq_status aqgi_vis_open(gex_EP_t ep);
 _Noreturn void aqgi_abort(void);
 /* Print and end the job: `call` failed with `st`. */
 _Noreturn void aqgi_fatal(const char *call, aq_status st);
-/* Likewise with another message. */
+/* Print another message and end the job. */
 _Noreturn void aqgi_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Zeroed memory; if there is none, the job ends with a message that names `what`. */
+/* Allocate zeroed memory. If there is none, the job ends with a message that names `what`. */
 void *aqgi_alloc(size_t count, size_t size, const char *what);
-/* The GASNET_ERR_ code of a failed call, printed if verbose errors are on. */
+/* Convert the status of a failed call to a GASNET_ERR_ code; prints it if verbose errors are
+ * enabled. */
 int aqgi_error(const char *call, aq_status st);
-/* The code itself, with the reason printed if verbose errors are on. */
+/* Returns `code`; prints the reason if verbose errors are enabled. */
 int aqgi_refuse(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* For calls that cannot fail: any status but AQ_OK is fatal. */
@@ -203,7 +205,7 @@ static inline void aqgi_done(const char *call, aq_status st)
     if (AQG_UNLIKELY(st != AQ_OK)) aqgi_fatal(call, st);
 }
 
-/* For calls that may return with GEX_FLAG_IMMEDIATE: 0 started, 1 not; a failure is fatal. */
+/* For calls with GEX_FLAG_IMMEDIATE: returns 0 if started, 1 if not; a failure is fatal. */
 static inline int aqgi_started(const char *call, aq_status st)
 {
     if (AQG_LIKELY(st == AQ_OK)) return 0;
@@ -211,19 +213,19 @@ static inline int aqgi_started(const char *call, aq_status st)
     return 1;
 }
 
-/* Likewise for calls that return an event. */
+/* The same for calls that return an event. */
 static inline gex_Event_t aqgi_started_nb(const char *call, aq_status st, aq_event event)
 {
     return aqgi_started(call, st) == 0 ? aqgi_event(event) : GEX_EVENT_NO_OP;
 }
 
-/* The flag of Aqueduct for GEX_FLAG_IMMEDIATE: the same bit. */
+/* Aqueduct's flag for GEX_FLAG_IMMEDIATE, which is the same bit. */
 static inline unsigned aqgi_immediate(gex_Flags_t flags)
 {
     return flags & GEX_FLAG_IMMEDIATE;
 }
 
-/* The flags of a transfer that are passed to Aqueduct: the same bits. */
+/* The flags of a transfer for Aqueduct, which are the same bits. */
 static inline unsigned aqgi_flags(gex_Flags_t flags)
 {
     return flags & (GEX_FLAG_IMMEDIATE | GEX_FLAG_PEER_SEG_OFFSET);
@@ -231,9 +233,9 @@ static inline unsigned aqgi_flags(gex_Flags_t flags)
 static_assert(GEX_FLAG_IMMEDIATE == AQ_IMMEDIATE && GEX_FLAG_PEER_SEG_OFFSET == AQ_REMOTE_OFFSET,
               "one bit for both");
 
-/* segment.c: the address of an offset into the segment of the team's own endpoint. */
+/* segment.c: convert an offset into the segment of the team's own endpoint to an address. */
 void *aqgi_at_offset(gex_TM_t tm, const void *offset);
-/* The local address of a transfer. */
+/* Convert the local argument of a transfer to an address. */
 static inline void *aqgi_local(gex_TM_t tm, const void *addr, gex_Flags_t flags)
 {
     if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) return aqgi_at_offset(tm, addr);

@@ -1,4 +1,5 @@
-/* The barrier of GASNet-1: gasnet_coll_barrier on any team, gasnet_barrier on the team of all. */
+/* The barriers of GASNet-1: gasnet_coll_barrier on any team, gasnet_barrier on the primordial
+ * team. */
 #include "aqg.h"
 
 #include <gasnet_coll.h>
@@ -18,7 +19,7 @@ void gasnet_coll_barrier_notify(gasnet_team_handle_t team, int id, int flags)
               aq_barrier_notify(aqgi_aq(team), id, barrier_flags_of(flags)));
 }
 
-/* A mismatch is a result, not a failure. */
+/* A mismatch is a result, not an error. */
 static int barrier_result(const char *call, aq_status st)
 {
     if (AQG_LIKELY(st == AQ_OK)) return GASNET_OK;
@@ -45,7 +46,7 @@ int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)
     return gasnet_coll_barrier_wait(team, id, flags);
 }
 
-/* Returns 0 if the last barrier was named, with its name in `*id`. */
+/* Returns 0 and sets `*id` if the last barrier was named. */
 int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
 {
     int named = 0;
@@ -56,7 +57,7 @@ int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
     aqgi_fatal("gasnet_barrier_result", st);
 }
 
-/* --- of all processes ------------------------------------------------------------------------- */
+/* --- the primordial team ---------------------------------------------------------------------- */
 
 static gex_TM_t barrier_world(const char *call)
 {

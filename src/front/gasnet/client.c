@@ -1,4 +1,4 @@
-/* Joining the job, and queries of the client about itself and the job. */
+/* Joining the job, and the client's queries about itself and the job. */
 #include "aqg.h"
 
 #include <gasnet.h>
@@ -7,7 +7,7 @@ struct aqgi_state aqgi = {.verbose_errors = true, .size = 1, .max_threads = AQGI
 struct aqg_tm *aqg_world;
 gex_Rank_t gasneti_mynode;
 
-/* A client may define the first two with its own initializer, which takes precedence. */
+/* A client may define the first two with its own initializers, which take precedence. */
 const char *gasnet_max_segsize_str __attribute__((weak));
 uint64_t gasnet_max_segsize __attribute__((weak));
 void (*gasnet_client_attach_hook)(void *segbase, uintptr_t segsize);

@@ -11,7 +11,8 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *dst, const 
     return aqgi_event(event);
 }
 
-/* The elements of a reduction: of a type of Aqueduct, or combined by a function of the client. */
+/* The elements of a reduction: of one of Aqueduct's types, or combined by a function of the
+ * client. */
 struct reduction {
     bool user;
     unsigned how; /* flags */

@@ -1,12 +1,12 @@
 /*
- * The collectives of GASNet-1 if processes have several images: threads that each make every call,
- * with their own buffers. The data of the images of a process is collected; the last one starts one
- * collective of the processes, and its result is distributed.
+ * The collectives of GASNet-1 for processes with several images: threads that each make every call
+ * with their own buffers. The data of a process's images is collected; the last image starts one
+ * collective of the processes, whose result is distributed.
  *
  * The calls on a team form a queue in their order, which is the same in all processes. With
- * OUT_ALLSYNC, a barrier follows the distribution; later entries of the queue start after it. Its
- * time depends on the threads, so it uses a separate team, where no other collective can come in
- * between.
+ * OUT_ALLSYNC, a barrier follows the distribution, and later entries of the queue start after it.
+ * It uses a separate team: when it starts depends on the threads, so its order among other
+ * collectives would differ between processes.
  */
 #include "coll_legacy.h"
 
@@ -17,15 +17,15 @@ enum images_state { IMAGES_COLLECTS, IMAGES_RUNS, IMAGES_SETTLES, IMAGES_DONE };
 struct images_op {
     struct images_op *next;
     struct images_team *team;
-    struct aqgi_coll call; /* dst and src: as passed by the root image */
+    struct aqgi_coll call; /* dst and src are those of the root image */
     enum images_state state;
     uint64_t number;
     gasnet_image_t arrived, left;
     aq_event event;
-    void *staged; /* data to send, then received data */
+    void *staged; /* the data to send, then the received data */
     char *in, *out;
     size_t *counts, *offsets; /* of each process */
-    void **dst;               /* of each image here */
+    void **dst;               /* of each image of this process */
     const void **src;
 };
 
@@ -33,15 +33,15 @@ struct images_team {
     struct images_team *next;
     pthread_mutex_t lock;
     gex_TM_t tm;
-    aq_team *aq;           /* with the same members */
-    gasnet_image_t *first; /* the first image of each process, then the number of all */
+    aq_team *aq;           /* has the same members */
+    gasnet_image_t *first; /* the first image of each process, and the number of all images */
     gasnet_image_t count;  /* on this process */
-    uint64_t *calls;       /* of each image here */
+    uint64_t *calls;       /* number of calls of each image of this process */
     struct images_op *head;
 };
 
 bool aqgi_images;
-static gasnet_image_t *images_of_job;                          /* of each process */
+static gasnet_image_t *images_of_job;                          /* per process */
 static __thread gasnet_image_t images_self = GEX_RANK_INVALID; /* index in this process */
 static struct images_team *images_teams;
 static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -128,7 +128,7 @@ void aqgi_images_forget(gex_TM_t tm)
     pthread_mutex_unlock(&images_lock);
 }
 
-/* --- a call ----------------------------------------------------------------------------------- */
+/* --- one call --------------------------------------------------------------------------------- */
 
 static struct images_op *coll_images_op_new(struct images_team *team, const struct aqgi_coll *c)
 {
@@ -150,7 +150,7 @@ static struct images_op *coll_images_op_new(struct images_team *team, const stru
     return op;
 }
 
-/* The current call of the calling image; the first image appends it to the queue. */
+/* The operation of the image's current call; the first image appends it to the queue. */
 static struct images_op *coll_images_op_of(struct images_team *team, const struct aqgi_coll *c)
 {
     uint64_t number = team->calls[images_self]++;
@@ -206,7 +206,7 @@ static void coll_images_collect(struct images_op *op)
         for (gasnet_image_t i = 0; i < here; i++)
             memcpy(op->in + i * c->nbytes, op->src[i], c->nbytes);
     if (c->kind != AQGI_REDUCE) return;
-    memcpy(op->in, op->src[here - 1], bytes); /* from the last image on, in argument order */
+    memcpy(op->in, op->src[here - 1], bytes); /* last first, to keep their order */
     for (gasnet_image_t i = here - 1; i-- > 0;)
         aqgi_coll_fold(c, op->src[i], op->in);
 }
@@ -267,7 +267,7 @@ static bool coll_images_complete(struct images_op *op)
     return st == AQ_OK;
 }
 
-/* Continue all operations of the team as far as possible. */
+/* Advance all operations of the team as far as possible. */
 static void coll_images_advance(struct images_team *team)
 {
     for (struct images_op *op = team->head; op != NULL; op = op->next) {
@@ -324,7 +324,8 @@ gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c)
     return (gasnet_coll_handle_t)(void *)((char *)op + 1);
 }
 
-/* Whether the operation is complete, which consumes its handle. Freed by the last image to ask. */
+/* Whether the operation is complete; if so, the handle is released. The last image frees the
+ * operation. */
 static bool coll_images_over(gasnet_coll_handle_t *handle)
 {
     if (((uintptr_t)*handle & 1) == 0) return gex_Event_Test(*handle) == GASNET_OK;

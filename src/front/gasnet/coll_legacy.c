@@ -1,7 +1,7 @@
 /*
- * The collectives of GASNet-1, on Aqueduct's. They synchronize as for IN_MYSYNC and OUT_MYSYNC; for
- * ALLSYNC there are flags. A handle is an event, so handles are synchronized by the calls for
- * events, which poll here; except if processes have several images (coll_images.c).
+ * The collectives of GASNet-1, implemented with Aqueduct's, which synchronize like IN_MYSYNC and
+ * OUT_MYSYNC and have flags for ALLSYNC. A handle is an event, so the calls on handles are those
+ * on events, with a poll; unless processes have several images (coll_images.c).
  */
 #include "coll_legacy.h"
 
@@ -27,9 +27,9 @@ void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
 /* --- reductions ------------------------------------------------------------------------------- */
 
 /*
- * The context of a function, besides the data. The end of an operation is not reported, so there is
- * one permanent list of these for all operations; the index in it and the argument are packed into
- * the pointer that Aqueduct passes on.
+ * The parameters of a function. The library is not notified when an operation ends, so there is
+ * one permanent list for all operations; the index in it and the argument are packed into the
+ * context pointer that Aqueduct passes to the function.
  */
 struct legacy_reduction {
     gasnet_coll_reduce_fn_t fn;
@@ -37,7 +37,7 @@ struct legacy_reduction {
     int flags;
 };
 static struct legacy_reduction
-    *reductions; /* outgrown ones stay, since others may be reading them */
+    *reductions; /* outgrown lists are not freed, as other threads may be reading them */
 static size_t reduction_count, reduction_room;
 static_assert(sizeof(uintptr_t) == 8, "a number and an argument in one pointer");
 
@@ -75,7 +75,7 @@ unsigned aqgi_coll_flags(int flags)
            (flags & GASNET_COLL_OUT_ALLSYNC ? AQ_COLL_OUT_ALL : 0u);
 }
 
-/* The context of Aqueduct's function for the function of a call. */
+/* The context to pass to Aqueduct for the function of a call. */
 static const void *coll_legacy_context(const struct aqgi_coll *c)
 {
     static const char call[] = "gasnet_coll_reduce";
@@ -103,7 +103,7 @@ void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and
 
 /* --- synchronization -------------------------------------------------------------------------- */
 
-/* Images also wait for others of their process, which may not be running. */
+/* Images also wait for other images of their process, whose threads may not be running. */
 static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
 {
     while (aqgi_images_test(ph, n, some) != GASNET_OK) {
@@ -137,7 +137,7 @@ void gasnet_coll_wait_sync(gasnet_coll_handle_t h)
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
-/* The entry for this process in a list of addresses, or the single address. */
+/* This process's entry in a list of addresses, or the single address. */
 static void *coll_legacy_mine(const struct aqgi_coll *c, void *const list[], const void *one)
 {
     if (list == NULL) return (void *)(uintptr_t)one;
@@ -174,8 +174,8 @@ static gasnet_coll_handle_t coll_legacy_start(const char *name, const struct aqg
 }
 
 /*
- * A call, and its form that returns a handle. PARAMETERS are followed by their names in struct
- * aqgi_coll.
+ * The blocking form of a call, and the one that returns a handle. PARAMETERS are followed by their
+ * names in struct aqgi_coll.
  */
 #define CALL(NAME, KIND, PARAMETERS, ...)                                                          \
     gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \

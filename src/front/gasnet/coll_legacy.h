@@ -21,29 +21,30 @@ struct aqgi_coll {
     gasnet_image_t root;
     void *dst;
     const void *src;
-    void *const *dsts, *const *srcs; /* instead of dst and src, in the forms with lists */
+    void *const *dsts, *const *srcs; /* used instead of dst and src by the forms with lists */
     size_t nbytes;                   /* of a block, or of an element of a reduction */
-    size_t count, blksz, offset;     /* this and the rest: for reductions */
+    size_t count, blksz, offset;     /* this and the following: for reductions */
     gasnet_coll_fn_handle_t fn;
     int arg;
     int flags;
 };
 
-/* coll_legacy.c: the flags of Aqueduct for the flags of a call. */
+/* coll_legacy.c: convert the flags of a call to Aqueduct's. */
 unsigned aqgi_coll_flags(int flags);
-/* Reduce the data of all processes of a team; rank `root` gets the result. */
+/* Reduce the data of all processes of a team; rank `root` receives the result. */
 aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t root, void *dst,
                            const void *src, unsigned flags, aq_event *event);
-/* By the function of the call: right_and_out = left op right_and_out. */
+/* Apply the function of the call: right_and_out = left op right_and_out. */
 void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and_out);
 
 /* --- coll_images.c --------------------------------------------------------------------------- */
 
-/* For gasnet_coll_init: the numbers of images per process; the calling thread is `mine`. */
+/* For gasnet_coll_init: sets the number of images of each process; the calling thread is image
+ * `mine`. */
 void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine);
-/* For a team created collectively, so that calls on it need not be. */
+/* Called when a team is created, which is collective, as calls on it need not be. */
 void aqgi_images_learn(gex_TM_t tm);
-/* The part of the calling image; returns a handle that is not an event. */
+/* Start the calling image's part. Returns a handle that is not an event. */
 gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c);
 /* Like gasnet_coll_try_sync_all or, with `some`, gasnet_coll_try_sync_some; also for events. */
 int aqgi_images_test(gasnet_coll_handle_t *handles, size_t count, bool some);

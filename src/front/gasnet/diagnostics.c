@@ -1,6 +1,6 @@
 /*
- * A self-test of the library, for programs that offer one: atomics under contention, transfers of
- * random ranges to a peer and back. Errors are printed and counted.
+ * A self-test of the library, for programs that provide one: atomics under contention, and
+ * transfers of random ranges to a peer and back. Errors are printed and counted.
  */
 #include "aqg.h"
 

@@ -1,5 +1,5 @@
-/* The environment: GASNET_ variables that Aqueduct supports under another name or in another
- * form. */
+/* The environment: GASNET_ variables that Aqueduct supports under another name or with other
+ * values. */
 #include "aqg.h"
 
 uint64_t aqgi_segment_max(void)
@@ -8,7 +8,7 @@ uint64_t aqgi_segment_max(void)
 }
 
 /*
- * The limit for segments without a setting: what the client requests, otherwise a share of memory.
+ * The default limit of segments: the one requested by the client, otherwise a fraction of memory.
  */
 static const char *env_segment_limit(void)
 {
@@ -25,7 +25,7 @@ static const char *env_segment_limit(void)
 
 /* --- GASNET_VERBOSEENV ----------------------------------------------------------------------- */
 
-/* Values with another meaning in this variable than in the setting for which it is an alias. */
+/* Values whose meaning differs between this variable and the setting for which it is an alias. */
 static const char *env_value(const char *variable, const char *value)
 {
     static const struct {
@@ -43,7 +43,7 @@ static const char *env_value(const char *variable, const char *value)
     return value;
 }
 
-/* Report all aliases of a setting: each as it is set, or with the value in force. */
+/* Report all aliases of a setting, each with its own value or with the effective one. */
 static void env_report_setting(const aq_setting_info *info)
 {
     char names[512], *rest = names;
@@ -76,7 +76,7 @@ void aqgi_env_report(void)
         (void)gasnett_getenv_withdefault(settings[i].name, settings[i].dflt);
     for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++) {
         if (info.alias == NULL) continue;
-        /* Set by aqgi_env_prepare, not by the user. */
+        /* set by aqgi_env_prepare, not by the user */
         if (strcmp(info.name, "AQ_MAX_SEGMENT") == 0 && strcmp(info.origin, info.name) == 0 &&
             strcmp(info.value, env_segment_limit()) == 0)
             info.origin = "default";

@@ -1,4 +1,4 @@
-/* Errors: names and descriptions of the codes, the output of failed calls, and ending the job. */
+/* Errors: names and descriptions of codes, the reports of failed calls, and ending the job. */
 #include "aqg.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static const struct {
     {GASNET_ERR_BARRIER_MISMATCH, "GASNET_ERR_BARRIER_MISMATCH", "barrier identifiers disagree"},
 };
 
-/* The text for an unknown code stays valid until the thread requests another. */
+/* The text of an unknown code is valid until the thread's next call. */
 const char *gasnet_ErrorName(int err)
 {
     static __thread char unknown[32];

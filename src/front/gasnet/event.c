@@ -1,7 +1,7 @@
-/* Events and implicit operations: other names for Aqueduct's own. */
+/* Events and implicit operations, which map directly to those of Aqueduct. */
 #include "aqg.h"
 
-/* An array of gex_Event_t is one of aq_event: both are pointers, 0 is done. */
+/* An array of gex_Event_t is an array of aq_event: both are pointers, and 0 means done. */
 static aq_event *event_array(gex_Event_t *events)
 {
     return (aq_event *)(void *)events;
@@ -26,7 +26,7 @@ void aqg_event_wait(gex_Event_t event)
     aqgi_done("gex_Event_Wait", aq_event_wait(&ev, AQ_FOREVER));
 }
 
-/* Some of several events, or all. */
+/* Calls on some or all of several events. */
 #define EVENTS(Some, some)                                                                         \
     int gex_Event_Test##Some(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)             \
     {                                                                                              \
@@ -58,7 +58,7 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags)
 
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 {
-    if (event_mask == 0) return GASNET_OK; /* nothing is requested */
+    if (event_mask == 0) return GASNET_OK; /* nothing requested */
     return event_tested("gex_NBI_Test", aq_nbi_test(event_mask));
 }
 

@@ -1,11 +1,11 @@
-/* Ending the job: by the program, by a fatal error, by a signal. */
+/* Ending the job: by the program, a fatal error, or a signal. */
 #include "aqg.h"
 
 #include <signal.h>
 
 /*
- * As in GASNet, all processes finish their work even if they exit one after the other. Clients may
- * also call it after gasnet_init has failed.
+ * As in GASNet, all processes finish their work even if they exit at different times. May also be
+ * called after gasnet_init has failed.
  */
 void gasnet_exit(int exitcode)
 {
@@ -24,18 +24,18 @@ void aqgi_abort(void)
     aq_exit(EXIT_FAILURE);
 }
 
-/* The caught signals: the first FATAL are errors, the others ask the program to end. */
+/* The caught signals: the first FATAL ones are errors, the others request termination. */
 static const int caught_numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,  SIGABRT, SIGSYS,
                                      SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXCPU};
 enum { FATAL = 6, CAUGHT = sizeof(caught_numbers) / sizeof(*caught_numbers) };
 
-/* The next handler: Aqueduct's, if it has outputs to write, or the default. */
+/* The next handler: Aqueduct's, if it has output to write, or the default action. */
 static struct {
-    bool free; /* the program had no handler when it started the library */
+    bool free; /* the program had no handler when it initialized the library */
     struct sigaction next;
 } caught[CAUGHT];
 
-/* Restore the next handler: if the signal is raised again, it is no longer ours. */
+/* Restore the next handler, which handles the signal if it is raised again. */
 static void exit_let_go(int number)
 {
     size_t i = 0;
@@ -55,8 +55,7 @@ static void exit_tell(const char *kind, int number)
 }
 
 /*
- * Report the signal and let it kill the process, as it would without us: the launcher sees the
- * signal and ends the job.
+ * Report the signal and let it kill the process, so that the launcher reports it and ends the job.
  */
 static void exit_on_fatal(int number)
 {
@@ -68,8 +67,9 @@ static void exit_on_fatal(int number)
 }
 
 /*
- * Ends like gasnet_exit(1), after the client's SIGQUIT handler, as the interface requires. SIGTERM
- * may come from the launcher, which ends the job if this process does not read its messages.
+ * Run the client's SIGQUIT handler, then end like gasnet_exit(1), as the interface requires.
+ * SIGTERM may be sent by the launcher if this process does not read its messages at the end of the
+ * job.
  */
 static void exit_on_terminate(int number)
 {
@@ -83,7 +83,7 @@ static void exit_on_terminate(int number)
     aq_exit(EXIT_FAILURE);
 }
 
-/* GASNET_NO_CATCH_SIGNAL: a list of names with or without SIG, numbers, or "*". */
+/* Parse GASNET_NO_CATCH_SIGNAL: a list of names with or without SIG, numbers, or "*". */
 static bool exit_listed(const char *list, int number, const char *name)
 {
     size_t len;
@@ -118,8 +118,8 @@ void aqgi_signals_open(void)
 }
 
 /*
- * A fatal error has been printed: let Aqueduct handle SIGABRT, to write counters and traces. The
- * program's own handler is not called.
+ * After a fatal error has been printed: let Aqueduct handle SIGABRT, to write counters and traces.
+ * The program's own handler is not called.
  */
 void aqgi_signals_abort(void)
 {

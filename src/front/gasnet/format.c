@@ -1,10 +1,10 @@
-/* Arguments of calls as text, and small helpers of gasnet_tools.h that need a job. */
+/* Formats arguments of calls as text; also small helpers of gasnet_tools.h that need a job. */
 #include "aqg.h"
 
 #include <stdarg.h>
 #include <sys/mman.h>
 
-/* The buffer for text, if any, and the length so far. */
+/* The output buffer, if any, and the length so far. */
 struct text {
     char *buf;
     size_t len;
@@ -15,7 +15,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
     va_list args;
     va_start(args, fmt);
     char *at = text->buf != NULL ? text->buf + text->len : NULL;
-    /* The caller's buffer is large enough: it has queried the size. */
+    /* The caller has queried the size, so its buffer is large enough. */
     int len = vsnprintf(at, at != NULL ? (size_t)INT_MAX : 0, fmt, args);
     va_end(args);
     if (len > 0) text->len += (size_t)len;
@@ -23,7 +23,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
 
 /* --- sets of constants ------------------------------------------------------------------------ */
 
-/* The names of the bits of a set; names[i] is for bit i. */
+/* Format the names of a set's bits; names[i] is that of bit i. */
 static size_t format_set(char *buf, uint32_t set, const char *const names[], size_t count)
 {
     struct text text = {buf, 0};
@@ -73,7 +73,7 @@ size_t gasnett_format_ti(char *buf, gex_TI_t set)
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* Upper bounds for a number, for an entry of a list, and for the words around them. */
+/* Upper bounds of the length of a number, of an entry of a list, and of the text around them. */
 enum { NUMBER = 24, ENTRY = 2 * NUMBER, HEAD = 128 };
 
 AQG_DEFINE(size_t, gasnett_format_memveclist_bufsz, (size_t count), HEAD + count * ENTRY)
@@ -195,7 +195,7 @@ void *gasnett_mmap(uintptr_t size)
     return memory;
 }
 
-/* The low bytes of a value, in the byte order of an integer of that size. */
+/* Copy the low bytes of a value, in the byte order of an integer of that size. */
 void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes)
 {
     const char *bytes = (const char *)&value;

@@ -1,4 +1,4 @@
-/* GASNet-1 names that are more than other names of GASNet-EX calls. */
+/* GASNet-1 calls that are not merely other names of GASNet-EX calls. */
 #include "aqg.h"
 
 #include <gasnet.h>
@@ -66,7 +66,8 @@ void aqg_check_count(const char *name, unsigned told, unsigned counted)
         aqgi_die("%s: %u arguments were announced, but %u were passed", name, told, counted);
 }
 
-/* Counted as AQ_NBI_LOCAL, for which no call of GASNet-1 waits: the client waits for the reply. */
+/* An implicit operation of kind AQ_NBI_LOCAL, for which no GASNet-1 call waits: the client waits
+ * for the reply. */
 int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
                            size_t nbytes, void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs)
 {
@@ -94,7 +95,7 @@ void gasnet_memset_nbi(gasnet_node_t node, void *dest, int val, size_t nbytes)
     aqgi_done("gasnet_memset_nbi", aq_memset_nbi(aqgi.world.aq, node, dest, val, nbytes, 0));
 }
 
-/* A value in transit. */
+/* A pending get of a value. */
 struct aqg_valget {
     gex_RMA_Value_t value;
     gex_Event_t event;

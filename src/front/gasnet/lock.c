@@ -1,7 +1,7 @@
 /* Handler-safe locks: the parts that are not inline. */
 #include "aqg.h"
 
-int aqg_concurrent = 1; /* until it is known better */
+int aqg_concurrent = 1; /* until threads are known not to be concurrent */
 
 void gex_HSL_Init(gex_HSL_t *hsl)
 {

@@ -1,6 +1,6 @@
 /*
- * Memory kinds. Only host memory is supported, which needs no creation: requests for other kinds
- * fail, and calls on kinds can only be errors of the program.
+ * Memory kinds. Only host memory is supported, which is not created: requests for other kinds
+ * fail, and calls on kinds are always errors of the program.
  */
 #include "aqg.h"
 
@@ -35,7 +35,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                        __func__, class_names[class]);
 }
 
-/* The only kind is the host's, for which the calls below must not be used. */
+/* The only kind is the host's, and the following calls do not allow it. */
 static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 {
     aqgi_die("%s: kind %p was not created by gex_MK_Create", call, (void *)kind);
@@ -46,7 +46,7 @@ void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
     mk_no_kind("gex_MK_Destroy", kind);
 }
 
-/* The client's data of the host's kind, which is an object like others in this respect. */
+/* The client's data of the host's kind, which it has like any other object. */
 static void *host_cdata;
 
 void gex_MK_SetCData(gex_MK_t kind, const void *val)

@@ -1,8 +1,7 @@
 /*
- * Remote atomics: domains and operations, by name, on Aqueduct's domains. If the segments of all
- * members are mapped, the processor performs operations, inline in the program if the operation is
- * a constant, with the same effect as through Aqueduct; on integers all but GEX_OP_MULT, MIN and
- * MAX.
+ * Remote atomics, implemented with Aqueduct's domains. If the segments of all members are mapped,
+ * the CPU performs operations, with the same effect as Aqueduct's, inline in the program if the
+ * operation is a constant. This excludes GEX_OP_MULT, MIN and MAX on integers.
  */
 #include "aqg.h"
 
@@ -15,7 +14,7 @@ struct aqgi_ad {
     gex_OP_t ops;
     gex_Flags_t flags;
     void *cdata;
-    gex_Rank_t *from_job; /* ranks in `tm` by job rank; NULL: they are equal */
+    gex_Rank_t *from_job; /* ranks in `tm` by job rank; NULL: identical */
 };
 
 static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
@@ -23,7 +22,7 @@ static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
     return (struct aqgi_ad *)(void *)ad;
 }
 
-/* By the bit of an operation; from FETCHING on, it returns the old value. */
+/* Indexed by the bit of an operation; those from FETCHING on return the old value. */
 enum { FETCHING = 12, OPS = 25 };
 static const aq_op ops[OPS] = {
     AQ_OP_AND, AQ_OP_OR,   AQ_OP_XOR, AQ_OP_ADD,  AQ_OP_SUB, AQ_OP_MULT, AQ_OP_MIN,
@@ -33,7 +32,7 @@ static const aq_op ops[OPS] = {
 };
 static_assert(GEX_OP_FAND == 1 << FETCHING && GEX_OP_GET == 1 << (OPS - 1), "the table's order");
 
-/* The same for data types. */
+/* Indexed by the bit of a data type. */
 static const struct {
     aq_type type;
     size_t size;
@@ -102,7 +101,7 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
     aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
                                                        ratomic_ops_of(set), 0, &ad->aq));
     ad->from_job = ratomic_inverse_of(tm);
-    /* If all members are neighbors, no adapter operates on the memory. */
+    /* If all members are neighbors, no adapter accesses the memory. */
     if (ratomic_all_neighbors(tm))
         ad->head.here = dt < GEX_DT_FLT ? set & AQG_AD_HERE_INTEGER : set;
     *ad_p = &ad->head;
@@ -120,7 +119,7 @@ AQG_DEFINE(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
 AQG_DEFINE(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
 AQGI_OBJECT(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 
-/* An operation with its arguments in the form of Aqueduct. */
+/* An operation and its arguments, converted to Aqueduct's. */
 struct ratomic_call {
     const char *name;
     aq_rank rank;

@@ -1,5 +1,5 @@
 /*
- * Puts and gets to memory that is not mapped here, and other cases that the inline code does not
+ * Puts and gets of memory that is not mapped here, and other cases that the inline code does not
  * handle.
  */
 #include "aqg.h"
@@ -36,7 +36,7 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
     return aqgi_started_nb("gex_RMA_PutNB", st, event);
 }
 
-/* --- transfers whose three forms differ in nothing else --------------------------------------- */
+/* --- transfers whose three forms differ only in the call -------------------------------------- */
 
 #define FORMS(LIB, NAME, SUFFIX, PARAMS, CALL, ...)                                                \
     int LIB PARAMS                                                                                 \

@@ -1,4 +1,4 @@
-/* Segments and endpoints, and where the segments of others are mapped here. */
+/* Segments and endpoints, and the mappings of other processes' segments. */
 #include "aqg.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
         return (struct aqg_reach){0};
     uintptr_t base = (uintptr_t)info.addr;
     /*
-     * Mode everything makes all memory from address 0 the segment, but 0 looks like "not mapped",
-     * and the inline calls treat it so.
+     * In mode everything, the segment is all memory from address 0, but for the inline calls, a
+     * base of 0 means "not mapped".
      */
     if (rank == aqgi.rank && base == 0 && info.size == SIZE_MAX)
         return (struct aqg_reach){.base = 1, .size = SIZE_MAX - 1};
@@ -22,7 +22,7 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }
 
-/* The team of all processes with endpoints of this index. */
+/* The team of the endpoints with this index in all processes. */
 static aq_team *segment_team(unsigned index)
 {
     return index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
@@ -41,7 +41,8 @@ struct aqg_reach *aqgi_reach(unsigned index)
     pthread_mutex_lock(&lock);
     if (aqgi.reach[index] == NULL) {
         struct aqg_reach *all = aqgi_alloc(aqgi.size, sizeof(*all), "segments of all processes");
-        /* Set first: another thread that saw half an entry would store to a wrong address. */
+        /* Publish a complete list: with a partial entry, another thread would store to a wrong
+         * address. */
         segment_learn(all, index);
         __atomic_store_n(&aqgi.reach[index], all, __ATOMIC_RELEASE);
     }
@@ -147,16 +148,16 @@ AQG_DEFINE(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
 AQG_DEFINE(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
 AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 
-/* --- GASNET_SEGMENT_EVERYTHING: segments bound to first endpoints ---------------------------- */
+/* --- GASNET_SEGMENT_EVERYTHING: segments bound to the first endpoints ------------------------ */
 
 /*
- * All memory can be accessed from the start, but queries report none until the attach, or report
- * the segment that the client binds instead.
+ * All memory can be accessed from the start, but queries report no segment until the attach, or
+ * the one that the client binds instead.
  */
 static struct segment_told {
     void *addr;
     uintptr_t size;
-} * segment_told; /* of the others, by job rank, as published; NULL: none has been */
+} * segment_told; /* of other processes, by job rank, as published; NULL: none has been */
 
 static bool segment_is_everything(const aq_segment_info *info)
 {
@@ -259,7 +260,8 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
                            __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
-    /* If clients register handlers with the first endpoint, only messages go to others as well. */
+    /* Clients may register handlers only with the first endpoint, but send messages to others,
+     * too. */
     if (wanted & AQ_EP_AM) wanted |= AQ_EP_AM_SHARED;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: out of memory", __func__);
@@ -284,7 +286,7 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
                            "%s: the endpoint or the segment is invalid, the endpoint has a segment "
                            "already, or flags are not 0",
                            __func__);
-    bool all = ep == &aqgi.ep && aqgi_everything(); /* memory is bound to it already */
+    bool all = ep == &aqgi.ep && aqgi_everything(); /* all memory is bound to it already */
     int code = all ? GASNET_OK : aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));
     if (code != GASNET_OK) return code;
     ep->segment = segment;

@@ -1,6 +1,6 @@
 /*
- * A program that was not started as a job turns itself into one with aqrun: for the network smp if
- * GASNET_PSHM_NODES is set, for udp if its first argument is a number of processes.
+ * A program that was started without a launcher restarts itself as a job with aqrun: for the
+ * network smp if GASNET_PSHM_NODES is set, for udp if the first argument is a number of processes.
  */
 #include "aqg.h"
 
@@ -9,10 +9,10 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* The headers are in <prefix>/AQG_TREE/include, and aqrun is in <prefix>/bin. */
+/* Derive <prefix>/bin/aqrun from the path of a header, <prefix>/AQG_TREE/include/… */
 static bool spawn_beside_header(const char *header, char path[PATH_MAX])
 {
-    char real[PATH_MAX]; /* clients link the headers into their own trees */
+    char real[PATH_MAX]; /* clients may link to the headers from other directories */
     if (realpath(header, real) != NULL) header = real;
     const char *tree = strstr(header, "/" AQG_TREE "/");
     for (const char *at = tree; at != NULL; at = strstr(at + 1, "/" AQG_TREE "/"))
@@ -41,15 +41,15 @@ static char *spawn_read_command_line(size_t *len)
 
 /* How to create a job. */
 struct spawn_job {
-    const char *said;    /* the requester, for messages */
+    const char *said;    /* name of the option or variable, for messages */
     const char *count;   /* number of processes */
-    const char *spawner; /* option --spawner of aqrun; NULL: by hosts and settings */
-    bool counted;        /* the number is the first argument, which is not passed on */
+    const char *spawner; /* --spawner option of aqrun; NULL: chosen by hosts and settings */
+    bool counted;        /* the first argument is the number, and is not passed on */
 };
 
 /*
- * The full path of this program, preferably under the name by which it was called: a program with
- * several names may depend on it.
+ * The full path of this program, preferably by the name with which it was run: a program with
+ * several names may depend on that.
  */
 static bool spawn_program(const char *called, char path[PATH_MAX])
 {
@@ -68,8 +68,8 @@ static bool spawn_program(const char *called, char path[PATH_MAX])
 }
 
 /*
- * aqrun -n N PROGRAM ARGUMENTS, with the program's full path. --same-addresses: all have static
- * data at the same addresses, like processes forked from one.
+ * aqrun -n N PROGRAM ARGUMENTS, with the program's full path. --same-addresses: all processes have
+ * static data at the same addresses, as if forked from one process.
  */
 static char **spawn_make_command(const struct spawn_job *job)
 {
@@ -115,7 +115,7 @@ static void spawn_nodes(const struct aqg_build *build)
 {
     const struct spawn_job job = {.said = "GASNET_PSHM_NODES",
                                   .count = getenv("GASNET_PSHM_NODES"),
-                                  .spawner = "fork"}; /* whatever hosts there are */
+                                  .spawner = "fork"}; /* regardless of any host list */
     if (getenv("AQ_RANK") == NULL && job.count != NULL && *job.count != '\0' &&
         strtol(job.count, NULL, 10) != 1)
         spawn_run(build, &job);

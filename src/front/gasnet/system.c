@@ -1,4 +1,4 @@
-/* Locations: hosts, neighborhoods and segment limits, determined once at the start. */
+/* Locality: hosts, neighborhoods and segment limits, determined once at startup. */
 #include "aqg.h"
 
 /* The data that each process publishes. */
@@ -9,7 +9,7 @@ struct card {
 static struct card *cards;
 static uint64_t least_max_segment;
 
-/* The members of a team in the form of GASNet. */
+/* The members of a team in GASNet's form. */
 struct members {
     struct {
         gex_Rank_t gex_jobrank;
@@ -27,7 +27,7 @@ static void system_list_members(struct members *members, aq_team *team)
         members->info[i].gex_jobrank = aq_team_to_job(team, i);
 }
 
-/* Exchange the data; also serves as the barrier at the end of the start. */
+/* Exchange the data; this is also the barrier at the end of startup. */
 aq_status aqgi_system_open(void)
 {
     aq_rank count, mine;
@@ -84,7 +84,7 @@ uint64_t aqg_max_threads(unsigned mode)
 
 AQG_DEFINE(int, gex_System_QueryHiddenAMConcurrencyLevel, (void), aq_job_progress_thread())
 
-/* The library starts its thread itself, so the client need not start any. */
+/* The library starts its thread itself, so the client need not start one. */
 int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
                                     const gex_ProgressThreadInfo_t **info_p, gex_Flags_t flags)
 {
@@ -135,5 +135,5 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries)
     return GASNET_OK;
 }
 
-/* Every process has the environment of the launcher. */
+/* Every process inherits the environment of the launcher. */
 AQG_DEFINE(char *, gasnet_getenv, (const char *name), getenv(name))

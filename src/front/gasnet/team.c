@@ -1,9 +1,9 @@
-/* Teams and pairs, and barriers that are events. */
+/* Teams, pairs, and nonblocking barriers. */
 #include "aqg.h"
 
 #include <pthread.h>
 
-/* The library allocates its own memory; GASNet requires a nonzero size, so report a page. */
+/* The library allocates its own memory, but GASNet requires a nonzero size: report a page. */
 enum { CREATED_SCRATCH = 4096 };
 
 /* --- queries --------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Fla
     return location;
 }
 
-/* --- making teams ---------------------------------------------------------------------------- */
+/* --- creating teams -------------------------------------------------------------------------- */
 
 static size_t team_scratch_size(void)
 {
@@ -50,7 +50,7 @@ static bool team_is_query(gex_Flags_t flags)
     return (flags & (GEX_FLAG_TM_SCRATCH_SIZE_MIN | GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED)) != 0;
 }
 
-/* The job ranks of a team's members, or NULL if they are equal to its ranks. */
+/* The job ranks of a team's members; NULL if they are identical to its ranks. */
 static gex_Rank_t *team_map_of(aq_team *aq)
 {
     aq_rank size = aq_team_size(aq);
@@ -75,7 +75,7 @@ static const struct aqg_reach *team_reach_of(aq_team *aq)
     while (rank < aq_team_size(aq) && aq_team_ep_index(aq, rank) == index)
         rank++;
     if (rank == aq_team_size(aq)) return aqgi_reach(index);
-    /* Endpoints with different indices have no common list: Aqueduct looks them up itself. */
+    /* Endpoints with different indices share no list: Aqueduct looks them up. */
     pthread_mutex_lock(&lock);
     if (nothing == NULL)
         nothing = aqgi_alloc(aqgi.size, sizeof(*nothing), "the segments of all processes");
@@ -140,8 +140,7 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
                      size_t scratch_size_given, gex_Flags_t flags)
 {
     aq_team *aq = NULL;
-    /* Either number being 0 means that this process joins no team, whatever the other arguments
-     * are. */
+    /* If either number is 0, this process joins no team, regardless of the other arguments. */
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)
@@ -192,7 +191,7 @@ gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index)
     return &pair->head;
 }
 
-/* --- barriers as events ----------------------------------------------------------------------- */
+/* --- nonblocking barriers --------------------------------------------------------------------- */
 
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t flags)
 {

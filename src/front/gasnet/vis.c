@@ -1,4 +1,4 @@
-/* Vector, indexed and strided transfers, by Aqueduct's. */
+/* Vector, indexed and strided transfers, implemented with those of Aqueduct. */
 #include "aqg.h"
 
 #include <gasnet_vis.h>
@@ -13,9 +13,9 @@ static const aq_vec *vis_vec(gex_Memvec_t const *list)
     return (const aq_vec *)(const void *)list;
 }
 
-/* --- completion at the peer ------------------------------------------------------------------- */
+/* --- notification of the target --------------------------------------------------------------- */
 
-/* The handler that this thread's next put runs at its target when it completes. */
+/* The handler to run at the target when this thread's next put is complete. */
 static __thread struct {
     gex_AM_Index_t handler; /* 0: none */
     const void *src;
@@ -23,7 +23,7 @@ static __thread struct {
 } armed;
 unsigned aqg_vis_armed;
 
-/* Set the handler, or with 0 clear it. Returns the previous one. */
+/* Set the handler; 0 clears it. Returns the previous one. */
 static gex_AM_Index_t vis_arm(gex_AM_Index_t handler)
 {
     gex_AM_Index_t before = armed.handler;
@@ -47,7 +47,7 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
     armed.nbytes = nbytes;
 }
 
-/* Notify the target when the put of `event` is complete. */
+/* Run the handler at the target when the put of `event` is complete. */
 static gex_Event_t vis_tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event,
                             bool nbi)
 {
@@ -79,8 +79,8 @@ aq_status aqgi_vis_open(gex_EP_t ep)
 /* --- transfers -------------------------------------------------------------------------------- */
 
 /*
- * With GEX_FLAG_SELF_SEG_OFFSET: convert the offsets of the local side to addresses. Free the
- * result after the transfer.
+ * GEX_FLAG_SELF_SEG_OFFSET: convert the offsets of the local side to addresses. The result is
+ * freed after the transfer.
  */
 static void *vis_place_base(gex_TM_t tm, void **base)
 {
@@ -107,9 +107,9 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
 }
 
 /*
- * The three forms of a transfer; the rest is in the form of Aqueduct. Its sources are released like
- * those of an implicit or explicit put: by the leaf or AQ_NBI_LOCAL. Calls with local offsets, for
- * which PLACE makes other lists, block.
+ * The three forms of a transfer. Sources may be reused as with other puts, according to the leaf
+ * event or AQ_NBI_LOCAL. Calls with local offsets, for which PLACE makes lists of addresses,
+ * block.
  */
 #define FORMS(NAME, CALL, ARMED, PEER, PLACE, IN, NAMES, ...)                                      \
     gex_Event_t aqg_vis_##NAME##_nb IN                                                             \

@@ -1,4 +1,4 @@
-/* GASNet-1 on Aqueduct: core and extended interface, each name over its GASNet-EX counterpart. */
+/* GASNet-1 on Aqueduct: core and extended API, implemented with the GASNet-EX counterparts. */
 #ifndef AQG_GASNET_H
 #define AQG_GASNET_H
 #define _INCLUDED_GASNET_H 1
@@ -54,7 +54,7 @@ typedef gex_HSL_t gasnet_hsl_t;
 #define gasnet_hsl_unlock      gex_HSL_Unlock
 #define gasnet_hsl_trylock     gex_HSL_Trylock
 
-/* Handlers run only inside library calls, so nothing has to be held. */
+/* Handlers run only inside calls of the library, so there is nothing to hold. */
 AQG_VOID_CALL(gasnet_hold_interrupts, (void), 0)
 AQG_VOID_CALL(gasnet_resume_interrupts, (void), 0)
 
@@ -76,7 +76,7 @@ AQG_VOID_CALL(gasnet_put_nbi_bulk, AQG_PUT1,
               gex_RMA_PutNBI(aqg_world, node, dest, src, nbytes, GEX_EVENT_DEFER, 0))
 AQG_VOID_CALL(gasnet_get_nbi, AQG_GET1, gex_RMA_GetNBI(aqg_world, dest, node, src, nbytes, 0))
 
-/* Alignment makes no difference here. */
+/* Alignment is irrelevant here. */
 #define gasnet_put_bulk     gasnet_put
 #define gasnet_get_bulk     gasnet_get
 #define gasnet_get_nb_bulk  gasnet_get_nb
@@ -102,7 +102,7 @@ AQG_CALL(gasnet_register_value_t, gasnet_get_val,
          (gasnet_node_t node, const void *src, size_t nbytes),
          gex_RMA_GetBlockingVal(aqg_world, node, src, nbytes, 0))
 
-/* The value is either here or will be in `pending`. */
+/* The value, or the pending get that will return it. */
 typedef struct {
     gasnet_register_value_t value;
     struct aqg_valget *pending;
@@ -123,7 +123,7 @@ AQG_MUST_USE AQG_INLINE gasnet_valget_handle_t gasnet_get_nb_val(gasnet_node_t n
 AQG_CALL(gasnet_register_value_t, gasnet_wait_syncnb_valget, (gasnet_valget_handle_t handle),
          AQG_LIKELY(handle.pending == NULL) ? handle.value : aqg_valget_end(handle.pending))
 
-/* --- synchronization: try calls poll, unlike those of GASNet-EX ------------------------------- */
+/* --- synchronization: unlike those of GASNet-EX, try calls poll ------------------------------- */
 
 #define AQG_HANDLES (gasnet_handle_t * ph, size_t n)
 

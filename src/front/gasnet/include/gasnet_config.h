@@ -1,6 +1,6 @@
 /*
- * The release that these headers implement. Build systems parse this file as text: exactly one line
- * "#define NAME INTEGER" for each name.
+ * The release that these headers implement. Build systems parse this file as text: each name has
+ * exactly one line, "#define NAME INTEGER".
  */
 #ifndef AQG_GASNET_CONFIG_H
 #define AQG_GASNET_CONFIG_H

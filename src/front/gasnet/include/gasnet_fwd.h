@@ -1,7 +1,7 @@
 /*
- * Constants and plain types of GASNet-EX that clients may use in their own headers: no mode macro
- * is needed, and only types are declared. Flags that can be used in the same call have different
- * bits; see the groups.
+ * Constants and plain types of GASNet-EX that clients may use in their own headers: this header
+ * needs no mode macro and declares only types. Flags that can be used in the same call have
+ * different bits; see the groups.
  */
 #ifndef GEX_FWD_H
 #define GEX_FWD_H
@@ -15,7 +15,7 @@ typedef uint32_t gex_EP_Capabilities_t;
 typedef uint32_t gex_DT_t;
 typedef uint32_t gex_OP_t;
 typedef void *gex_Addr_t;
-typedef struct aqg_event *gex_Event_t; /* an aq_event; the structure itself does not exist */
+typedef struct aqg_event *gex_Event_t; /* an aq_event; the structure is never defined */
 
 typedef struct {
     gex_Rank_t gex_rank;
@@ -30,7 +30,7 @@ typedef struct {
 #define GEX_EVENT_DEFER   ((gex_Event_t *)(uintptr_t)2)
 #define GEX_EVENT_GROUP   ((gex_Event_t *)(uintptr_t)3)
 
-/* Communication. (PEER_NEVER_NBRHD is bit 9 and PEER_NEVER_SELF bit 10.) */
+/* Communication. (PEER_NEVER_NBRHD is bit 9, PEER_NEVER_SELF bit 10.) */
 #define GEX_FLAG_IMMEDIATE               (1U << 0)
 #define GEX_FLAG_SELF_SEG_UNKNOWN        (1U << 1)
 #define GEX_FLAG_SELF_SEG_SOME           (1U << 2)
@@ -50,7 +50,7 @@ typedef struct {
 #define GEX_FLAG_AD_REL                  (1U << 16)
 #define GEX_FLAG_RANK_IS_JOBRANK         (1U << 17)
 #define GEX_FLAG_ENABLE_LEAF_LC          (1U << 18)
-/* Announced, but without effect; distinct from the flags above and from those of a client. */
+/* Declared but without effect; distinct from the flags above and from those of a client. */
 #define GEX_FLAG_LC_COPY_YES (1U << 30)
 #define GEX_FLAG_LC_COPY_NO  (1U << 31)
 
@@ -73,7 +73,7 @@ typedef struct {
 #define GEX_FLAG_USES_GASNET1  (1U << 30)
 #define GEX_FLAG_DEFER_THREADS (1U << 31)
 
-/* Handler tables: the same bits as AQ_AM_SHORT and its neighbors. */
+/* Handler tables: the same bits as AQ_AM_SHORT etc. */
 #define GEX_FLAG_AM_SHORT   (1U << 0)
 #define GEX_FLAG_AM_MEDIUM  (1U << 1)
 #define GEX_FLAG_AM_LONG    (1U << 2)
@@ -104,7 +104,7 @@ typedef struct {
 #define GEX_DT_DBL  (1 << 5)
 #define GEX_DT_USER (1 << 6)
 
-/* An operation and its fetching variant are 12 bits apart. */
+/* The fetching variant of an operation is 12 bits above it. */
 #define GEX_OP_AND     (1 << 0)
 #define GEX_OP_OR      (1 << 1)
 #define GEX_OP_XOR     (1 << 2)

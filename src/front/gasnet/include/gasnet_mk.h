@@ -1,4 +1,4 @@
-/* Memory kinds of GASNet-EX. Host memory is GEX_MK_HOST; kinds of devices are not supported. */
+/* Memory kinds of GASNet-EX. Host memory is GEX_MK_HOST; device memory is not supported. */
 #ifndef AQG_GASNET_MK_H
 #define AQG_GASNET_MK_H
 

@@ -1,8 +1,7 @@
-/* Compiler, processor and system: the PLATFORM_ names that GASNet programs test.
+/* Compiler, processor and system: the PLATFORM_ macros that GASNet programs test.
  *
- * Headers of other packages (mpi.h of Open MPI) define some of these names, too, and may be
- * included first, so an existing definition is kept.
- */
+ * Headers of other packages (such as Open MPI's mpi.h) also define some of them and may be
+ * included first, so existing definitions are kept. */
 #ifndef AQG_PORTABLE_PLATFORM_H
 #define AQG_PORTABLE_PLATFORM_H
 

@@ -1,4 +1,4 @@
-/* Remote atomics of GASNet-EX: operations on remote segments through atomic domains. */
+/* Remote atomics of GASNet-EX, on segments, through atomic domains. */
 #ifndef AQG_GASNET_RATOMIC_H
 #define AQG_GASNET_RATOMIC_H
 
@@ -15,15 +15,15 @@ gex_DT_t gex_AD_QueryDT(gex_AD_t ad);
 gex_OP_t gex_AD_QueryOps(gex_AD_t ad);
 AQG_OBJECT(gex_AD, gex_AD_t)
 
-/* The fields of a domain that inline calls use; private fields of the library follow. */
+/* The fields of a domain used by inline calls. Private fields of the library follow. */
 struct aqg_ad {
-    struct aqg_tm team; /* a copy, to save a load on the path to memory */
+    struct aqg_tm team; /* a copy, which saves a load before the access */
     gex_DT_t dt;
-    gex_OP_t here; /* operations of the domain that the processor performs on mapped memory */
+    gex_OP_t here; /* operations that the CPU performs on mapped memory */
 };
 
-/* In the library: memory that is not mapped, operations that the processor lacks, and operations
- * unknown at compile time. */
+/* Performed by the library: operations on memory that is not mapped, those that the CPU lacks, and
+ * those that are unknown at compile time. */
 #define AQG_AD_PARAMS(T)                                                                           \
     gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr, gex_OP_t opcode, T operand1,    \
         T operand2, gex_Flags_t flags
@@ -42,13 +42,13 @@ struct aqg_ad {
         return aqg_ad_nbi_##DT(AQG_AD_VALUES);                                                     \
     }
 
-/* Perform an operation on mapped memory if the processor supports it; 0: not performed. */
+/* Perform an operation on mapped memory if the CPU supports it. Returns 0 if not performed. */
 #define AQG_AD_HERE_INTEGER                                                                        \
     (GEX_OP_ADD | GEX_OP_SUB | GEX_OP_INC | GEX_OP_DEC | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR |     \
      GEX_OP_SET | GEX_OP_CAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FINC | GEX_OP_FDEC |             \
      GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET)
-/* Where the processor performs the operation; NULL: the library performs it, or finds out why it
- * cannot. */
+/* The mapped address on which the CPU can operate; NULL: call the library, which performs the
+ * operation or reports an error. */
 AQG_INLINE void *aqg_ad_at(gex_AD_t ad, gex_DT_t dt, gex_Rank_t rank, void *addr, size_t nbytes,
                            gex_OP_t opcode, gex_Flags_t flags)
 {
@@ -94,7 +94,7 @@ AQG_INLINE void *aqg_ad_at(gex_AD_t ad, gex_DT_t dt, gex_Rank_t rank, void *addr
             (void)__atomic_compare_exchange_n(at, &old, operand2, 0, __ATOMIC_SEQ_CST,             \
                                               __ATOMIC_SEQ_CST);                                   \
             break;                                                                                 \
-        default: /* several at once */                                                             \
+        default: /* a set of several */                                                            \
             return 0;                                                                              \
         }                                                                                          \
         if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
@@ -106,7 +106,7 @@ AQG_AD_INTEGER(U32, uint32_t)
 AQG_AD_INTEGER(I64, int64_t)
 AQG_AD_INTEGER(U64, uint64_t)
 
-/* Floating-point numbers have no operations on bits, and those that compute compare and swap. */
+/* Floating-point types have no bitwise operations; arithmetic uses compare-and-swap. */
 #define AQG_AD_FLOATING(DT, T)                                                                     \
     AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
     {                                                                                              \
@@ -139,7 +139,7 @@ AQG_AD_INTEGER(U64, uint64_t)
                     AQG_AD_CASE(GEX_OP_MAX, next, operand1 > old ? operand1 : old)                 \
                     AQG_AD_CASE(GEX_OP_INC, next, old + (T)1)                                      \
                     AQG_AD_CASE(GEX_OP_DEC, next, old - (T)1)                                      \
-                default: /* several at once */                                                     \
+                default: /* a set of several */                                                    \
                     return 0;                                                                      \
                 }                                                                                  \
             } while (!__atomic_compare_exchange(at, &old, &next, 1, __ATOMIC_SEQ_CST,              \

@@ -1,9 +1,9 @@
-/* The GASNet tools: time, fences, atomics, locks, environment and errors, with or without a job.
+/* The GASNet tools: time, fences, atomics, locks, environment and errors, usable with or without a
+ * job.
  *
  * A program that communicates includes gasnetex.h or gasnet.h first, which sets the threading mode.
  * Any other program defines GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE, and links with
- * libgasnet_tools-par or -seq.
- */
+ * libgasnet_tools-par or -seq. */
 #ifndef _INCLUDED_GASNET_TOOLS_H
 #define _INCLUDED_GASNET_TOOLS_H 1
 
@@ -61,7 +61,7 @@
 #define GASNETT_THREAD_MODEL  THREAD_SINGLE
 #endif
 
-/* Whether other threads (client or library) may access the objects of "weak" operations. */
+/* Whether other threads, of client or library, may access the objects of "weak" operations. */
 #if AQG_TOOLS_SAFE || defined(GASNET_PARSYNC)
 #define AQG_THREADS 1
 #elif defined(_INCLUDED_GASNETEX_H) && GASNET_HIDDEN_AM_CONCURRENCY_LEVEL
@@ -120,13 +120,13 @@ AQG_BEGIN
 
 /*
  * Time. Ticks are those of the processor's counter if it is reliable, otherwise nanoseconds; this
- * is decided once, while the library starts. No call waits to calibrate.
+ * is decided once, when the library is loaded. No call waits for a calibration.
  */
 typedef uint64_t gasnett_tick_t;
 #define GASNETT_TICK_MIN ((gasnett_tick_t)0)
 #define GASNETT_TICK_MAX ((gasnett_tick_t)-1)
 
-extern int aqg_ticks_native; /* 1: use the counter; otherwise call the system */
+extern int aqg_ticks_native; /* 1: use the counter; 0: call the library */
 extern uint64_t aqg_ticks_ask(void);
 
 AQG_INLINE gasnett_tick_t gasnett_ticks_now(void)

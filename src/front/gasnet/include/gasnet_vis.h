@@ -6,10 +6,11 @@
 
 AQG_BEGIN
 
-/* The number of threads that have set a peer completion that no put has used yet. */
+/* Number of threads that have set a peer completion handler which no put has used yet. */
 extern unsigned aqg_vis_armed;
 
-/* A transfer with one piece on either side is a put or get if the memory is mapped here. */
+/* A transfer with a single piece on both sides is a plain put or get if the memory is mapped
+ * here. */
 AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
@@ -72,7 +73,7 @@ AQG_VIS(StridedPut, AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, AQG_STRIDED_ONE,
 AQG_VIS(StridedGet, AQG_STRIDED_GET, AQG_STRIDED_GET_VALUES, AQG_STRIDED_ONE,
         aqg_get_here(tm, srcrank, dstaddr, srcaddr, elemsz, flags))
 
-/* The maximum size of the payload of a peer completion. */
+/* Maximum payload of a peer completion handler. */
 #define GEX_VIS_MAX_PEERCOMPLETION 127
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, size_t nbytes,
                                       gex_Flags_t flags);

@@ -1,4 +1,4 @@
-/* GASNet-EX on Aqueduct. The calls are documented in docs/gasnet.md and by GASNet-EX. */
+/* GASNet-EX on Aqueduct. The calls are documented in docs/gasnet.md and by GASNet-EX itself. */
 #ifndef _GASNETEX_H
 #define _GASNETEX_H
 #define _INCLUDED_GASNETEX_H 1

@@ -6,7 +6,7 @@ string(REPLACE ";" "." AQG_RELEASE "${aqg_release}")
 list(TRANSFORM AQ_SYSTEM_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE AQG_LIBS)
 list(JOIN AQG_LIBS " " AQG_LIBS)
 
-# Clients learn the name of the C++ compiler, which a build without tests does not need itself.
+# Clients get the name of the C++ compiler, which a build without tests does not need itself.
 if(NOT CMAKE_CXX_COMPILER)
   include(CheckLanguage)
   check_language(CXX)

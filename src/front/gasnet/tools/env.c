@@ -1,5 +1,6 @@
 /*
- * The environment for gasnet_tools.h: that of the job if there is one, and changes by the program.
+ * The environment for gasnet_tools.h: that of the job if there is one, with changes by the
+ * program.
  */
 #include "tools.h"
 
@@ -14,8 +15,8 @@ struct env_name {
     char text[];
 };
 static gasnett_mutex_t env_lock = GASNETT_MUTEX_INITIALIZER;
-static struct env_name *env_changed;  /* set by this process: these override the job's */
-static struct env_name *env_reported; /* printed in verbose mode, each once */
+static struct env_name *env_changed;  /* set by this process, overriding the job's */
+static struct env_name *env_reported; /* printed in verbose mode, once each */
 
 static struct env_name *env_find(struct env_name *list, const char *name)
 {
@@ -25,8 +26,8 @@ static struct env_name *env_find(struct env_name *list, const char *name)
 }
 
 /*
- * Add a name to a list; returns 1 if it is new. Names are only added at the front, so reading with
- * an acquire needs no lock.
+ * Add a name to a list; returns 1 if it is new. Names are only added at the head, so an acquire
+ * load suffices for readers, without the lock.
  */
 static int env_add(struct env_name **list, const char *name)
 {
@@ -109,7 +110,7 @@ void gasnett_envdbl_display(const char *name, double val, int is_dflt)
     gasnett_envstr_display(name, text, is_dflt);
 }
 
-/* The value of a setting, NULL if it is unset or empty; `*report`: whether to print it. */
+/* The value of a setting; NULL if it is unset or empty. `*report`: whether to print it. */
 static const char *env_query(const char *name, int *report)
 {
     const char *value = gasnett_getenv(name);
@@ -147,7 +148,7 @@ int64_t gasnett_getenv_int_withdefault(const char *name, int64_t dflt, uint64_t 
     return result;
 }
 
-/* A decimal number, or a fraction of two. */
+/* Parse a decimal number, or a fraction of two. */
 static int env_number(const char *text, double *number)
 {
     char *end;

@@ -1,6 +1,6 @@
 /*
- * Fatal errors and debugging for gasnet_tools.h: the message, a freeze for the debugger, a
- * backtrace by the first working mechanism, and the end.
+ * Fatal errors and debugging for gasnet_tools.h: the message, freezing for a debugger, a backtrace
+ * by the first mechanism that works, and the exit.
  */
 #include "tools.h"
 
@@ -23,7 +23,7 @@ void (*aqg_abort_hook)(void);
 /* A client may define it with its own initializer, which takes precedence. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;
 
-/* The contents of GASNET_BACKTRACE_TYPE, in its order; read on first use or initialization. */
+/* The value of GASNET_BACKTRACE_TYPE, in its order; read at first use or at initialization. */
 static gasnett_mutex_t fatal_lock = GASNETT_MUTEX_INITIALIZER;
 static char fatal_types[128];
 static int fatal_enabled, fatal_ready;
@@ -37,7 +37,7 @@ static int fatal_execinfo(int fd)
     return 0;
 }
 
-/* Run it in a child, so that the state of this process, whatever it is, does no harm. */
+/* Run gdb from a child, as the state of this process may be corrupt. */
 static int fatal_gdb(int fd)
 {
     char pid[16];
@@ -66,14 +66,14 @@ static const gasnett_backtrace_type_t *fatal_find(const char *name, size_t lengt
     return NULL;
 }
 
-/* Whether `rank` is in a list such as "0,2-4". An empty list means all. */
+/* Whether `rank` is in a list such as "0,2-4". An empty list means all ranks. */
 static int fatal_rank_listed(const char *list, int rank)
 {
     if (list == NULL || *list == '\0' || strcmp(list, "*") == 0) return 1;
     while (*list != '\0') {
         char *end;
         long first = strtol(list, &end, 10), last = first;
-        if (end == list) return 1; /* not a list: better too many backtraces than none */
+        if (end == list) return 1; /* not a list: too many backtraces are better than none */
         if (*end == '-') last = strtol(end + 1, &end, 10);
         if (rank >= first && rank <= last) return 1;
         list = *end == ',' ? end + 1 : end;
@@ -84,7 +84,7 @@ static int fatal_rank_listed(const char *list, int rank)
 static void fatal_read_settings(void)
 {
     char all[sizeof(fatal_types)];
-    /* Set first: a fatal error in the code below must not come here again. */
+    /* Set before the following code, so that a fatal error in it does not recurse. */
     __atomic_store_n(&fatal_ready, 1, __ATOMIC_RELEASE);
     snprintf(all, sizeof(all), "EXECINFO,GDB%s%s", gasnett_backtrace_user.name != NULL ? "," : "",
              gasnett_backtrace_user.name != NULL ? gasnett_backtrace_user.name : "");
@@ -138,7 +138,7 @@ static void fatal_install(const char *variable, gasnett_sighandlerfn_t handler)
 
 void gasnett_backtrace_init(const char *exename)
 {
-    (void)exename; /* /proc/self/exe is more reliable */
+    (void)exename; /* unused: /proc/self/exe is more reliable */
     gasnett_mutex_lock(&fatal_lock);
     fatal_read_settings();
     gasnett_mutex_unlock(&fatal_lock);
@@ -168,8 +168,7 @@ int (*gasnett_print_backtrace_ifenabled)(int fd) = fatal_ifenabled;
 
 void gasnett_freezeForDebuggerNow(volatile int *flag, const char *flagname)
 {
-    char text[512]; /* musl writes formatted output in pieces, which would mix with that of other
-                       processes */
+    char text[512]; /* musl's fprintf writes in pieces, which may be interleaved */
     snprintf(text, sizeof(text),
              "Process %d on %s is frozen for a debugger. Attach to it (gdb -p %d); to continue:\n  "
              "set var %s = 0\n",
@@ -197,7 +196,7 @@ static GASNETT_NORETURN void fatal_end(const char *where, const char *fmt, va_li
     fflush(stdout);
     fprintf(stderr, "*** FATAL ERROR (%spid %d): %s%s\n", rank, (int)getpid(), where, text);
     fflush(stderr);
-    /* A fatal error in here, such as an invalid GASNET_BACKTRACE, must not start this again. */
+    /* A fatal error in this code, such as an invalid GASNET_BACKTRACE, must not recurse. */
     if (!__atomic_exchange_n(&entered, 1, __ATOMIC_ACQ_REL)) {
         gasnett_freezeForDebuggerErr();
         (void)gasnett_print_backtrace_ifenabled(STDERR_FILENO);

@@ -3,7 +3,7 @@
 
 uint64_t gasnett_checksum(const void *p, int numbytes)
 {
-    /* FNV-1a, the same on every machine. */
+    /* FNV-1a, the same on every machine */
     const unsigned char *bytes = p;
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < numbytes; i++)
@@ -11,7 +11,7 @@ uint64_t gasnett_checksum(const void *p, int numbytes)
     return sum;
 }
 
-/* Sets the high bit of each nonzero byte; the other bytes are counted. */
+/* Count zero bytes: the expression sets the high bit of each nonzero byte before it is inverted. */
 static int memory_zeros(uint64_t x)
 {
     const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f);

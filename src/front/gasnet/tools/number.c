@@ -1,4 +1,4 @@
-/* Numbers in the form of environment variables, parsed and formatted; see gasnet_tools.h. */
+/* Parses and formats numbers as used in environment variables; see gasnet_tools.h. */
 #include "tools.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static const struct number_unit {
 };
 enum { NUMBER_UNITS = sizeof(number_units) / sizeof(number_units[0]) };
 
-/* The factor of a suffix; 0: unknown. */
+/* The factor of a unit suffix; 0: unknown. */
 static uint64_t number_factor(const char *suffix, uint64_t without)
 {
     while (isspace((unsigned char)*suffix))
@@ -27,7 +27,7 @@ static uint64_t number_factor(const char *suffix, uint64_t without)
     return 0;
 }
 
-/* Whether the number has a point or an exponent. */
+/* Whether the number has a decimal point or an exponent. */
 static int number_fractional(const char *str, const char *end)
 {
     if (strncasecmp(str, "0x", 2) == 0) return 0;

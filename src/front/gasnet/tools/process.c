@@ -1,4 +1,4 @@
-/* Process and host for gasnet_tools.h: names, limits, signals, streams. */
+/* Processes and hosts for gasnet_tools.h: names, limits, signals, streams. */
 #include "tools.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ void gasnett_sched_yield(void)
     sched_yield();
 }
 
-/* One of the processors that this process may use, chosen by the rank. */
+/* Bind to one of the CPUs that this process may use, chosen by rank. */
 int gasnett_set_affinity(int rank)
 {
     cpu_set_t may, one;
@@ -160,7 +160,7 @@ int gasnett_maximize_rlimits(void)
     return all;
 }
 
-/* Realm takes its address to check for the library; thread keys need no set-up here. */
+/* Realm takes its address to detect the library; thread keys need no initialization. */
 void _gasneti_threadkey_init(void)
 {
 }

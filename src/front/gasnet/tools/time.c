@@ -1,8 +1,8 @@
 /*
- * Time for gasnet_tools.h. Ticks are the time stamp counter if processor and kernel both trust it.
- * Its rate is computed from two readings of both clocks, when the library is loaded and at the
- * first conversion. It does not change afterwards: readings converted at different times must
- * differ by the time between them.
+ * Time for gasnet_tools.h. Ticks are those of the time stamp counter if both processor and kernel
+ * consider it reliable. Its rate is computed from two readings of both clocks, one when the
+ * library is loaded and one at the first conversion. It never changes afterwards, so that the
+ * difference of two converted readings is the time between them.
  */
 #include "tools.h"
 
@@ -13,13 +13,13 @@
 #endif
 
 enum {
-    TIME_SHORTEST_NS = 5000000, /* readings are accurate to 20 ns: a rate over this to 10 ppm */
+    TIME_SHORTEST_NS = 5000000, /* readings are accurate to 20 ns: this yields 10 ppm */
     TIME_READINGS = 16,
     TIME_PROBES = 1000
 };
 
 int aqg_ticks_native;
-int aqg_fence_line; /* for clients with the thread sanitizer */
+int aqg_fence_line; /* for clients that use the thread sanitizer */
 
 static pthread_once_t time_once = PTHREAD_ONCE_INIT;
 static uint64_t time_ticks0, time_ns0; /* the first reading */
@@ -47,7 +47,7 @@ static uint64_t time_counter(void)
 #endif
 }
 
-/* Invariant according to the processor, and not found unstable by the kernel. */
+/* Whether the processor says that it is invariant, and the kernel has not found it unstable. */
 static int time_counter_usable(void)
 {
 #if defined(__x86_64__)
@@ -65,8 +65,8 @@ static int time_counter_usable(void)
 }
 
 /*
- * Read both clocks at the same moment: the closest of several pairs, since the thread may be
- * interrupted.
+ * Read both clocks as simultaneously as possible: use the closest of several pairs of readings,
+ * since the thread may be interrupted.
  */
 static void time_read_both(uint64_t *ticks, uint64_t *ns)
 {
@@ -95,7 +95,7 @@ __attribute__((constructor)) static void time_load(void)
 
 uint64_t aqg_ticks_ask(void)
 {
-    /* The constructors of other files may run first. */
+    /* constructors of other files may run first */
     pthread_once(&time_once, time_setup);
     return aqg_ticks_native ? time_counter() : time_ns();
 }
@@ -124,7 +124,7 @@ uint64_t gasnett_ticks_to_ns(gasnett_tick_t ticks)
     return (uint64_t)((double)ticks * time_rate());
 }
 
-/* The smallest difference of two ticks, and the cost of a reading. */
+/* Measure the smallest difference of two ticks, and the cost of a reading. */
 static void time_probe(void)
 {
     gasnett_tick_t start = gasnett_ticks_now(), last = start, finest = GASNETT_TICK_MAX;

@@ -5,15 +5,15 @@
 #ifndef AQGI_TOOLS_H
 #define AQGI_TOOLS_H
 
-/* The library itself is thread-safe, whatever its clients promise. */
+/* The library itself is thread-safe, even if its clients do not require it. */
 #ifndef GASNETT_THREAD_SAFE
 #define GASNETT_THREAD_SAFE 1
 #endif
 #include <gasnet_tools.h>
 
 /*
- * The environment of the job, NULL for a variable that is not in it. The hook is NULL if there is
- * no job.
+ * Look up a variable in the job's environment; returns NULL if it is not set. The hook is NULL if
+ * there is no job.
  */
 extern char *(*aqg_getenv_hook)(const char *name);
 /*
@@ -21,7 +21,8 @@ extern char *(*aqg_getenv_hook)(const char *name);
  * no job.
  */
 extern int (*aqg_rank_hook)(void);
-/* Leaves SIGABRT to the actions at the end of a process. The hook is NULL if there is no job. */
+/* Make SIGABRT run Aqueduct's actions at the end of a process. The hook is NULL if there is no
+ * job. */
 extern void (*aqg_abort_hook)(void);
 
 /* The rank from the hook, or 0 without a job. */

@@ -1,6 +1,6 @@
 /*
- * Active messages. Each numbered name collects its arguments in an array on the stack, from which
- * the transport reads them; the names without a number count their arguments.
+ * Active messages. The numbered calls collect their arguments in an array on the stack, from which
+ * the transport reads them; the calls without a number are macros that count their arguments.
  */
 #ifndef AQG_AM_H
 #define AQG_AM_H
@@ -36,7 +36,7 @@ size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, ge
 size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
                               unsigned int numargs);
 
-/* --- functions behind the numbered names ------------------------------------------------------ */
+/* --- functions called by the numbered ones ---------------------------------------------------- */
 
 int aqg_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                       const gex_AM_Arg_t *args, unsigned nargs);
@@ -102,7 +102,7 @@ AQG_CALL(int, gex_AM_CancelRequestLong, AQG_CANCEL, aqg_cancel(sd, AQG_REQUEST_L
 AQG_CALL(int, gex_AM_CancelReplyMedium, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_MEDIUM, flags))
 AQG_CALL(int, gex_AM_CancelReplyLong, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_LONG, flags))
 
-/* --- the numbered names ---------------------------------------------------------------------- */
+/* --- numbered calls -------------------------------------------------------------------------- */
 
 #define AQG_AM_NAMES(M)                                                                            \
     AQG_NUMBERED(M, int, return, gex_AM_RequestShort##M,                                           \
@@ -128,7 +128,7 @@ AQG_CALL(int, gex_AM_CancelReplyLong, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_LONG,
                   void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags),                        \
                  aqg_reply_long, (token, handler, src, nbytes, dest_addr, lc_opt, flags))
 
-/* For prepared messages, each with and without flags. */
+/* For prepared messages, with and without flags. */
 #define AQG_COMMIT_NAMES(M, Kind, KIND)                                                            \
     AQG_NUMBERED(M, void, (void), gex_AM_Commit##Kind##Medium##M,                                  \
                  (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes), aqg_commit,         \
@@ -151,7 +151,7 @@ AQG_CALL(int, gex_AM_CancelReplyLong, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_LONG,
 
 AQG_EACH(AQG_AM_ALL_NAMES)
 
-/* --- the names that count -------------------------------------------------------------------- */
+/* --- calls that count their arguments -------------------------------------------------------- */
 
 #define gex_AM_RequestShort(...)  AQG_NAME_4(gex_AM_RequestShort, __VA_ARGS__)(__VA_ARGS__)
 #define gex_AM_RequestMedium(...) AQG_NAME_7(gex_AM_RequestMedium, __VA_ARGS__)(__VA_ARGS__)

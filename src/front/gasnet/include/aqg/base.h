@@ -1,5 +1,5 @@
-/* Helpers of the headers of the interface and of the tools: token pasting, strings, annotations,
- * calls under another name. */
+/* Helpers of the communication and tools headers: token pasting, strings, annotations, calls under
+ * another name. */
 #ifndef AQG_BASE_H
 #define AQG_BASE_H
 
@@ -21,7 +21,8 @@
 #define AQG_INLINE      static __inline__ __attribute__((__unused__))
 #define AQG_MUST_USE    __attribute__((__warn_unused_result__))
 
-/* A function that is one expression; the same inline, with a result R and without one. */
+/* A function that returns an expression; its inline form, with a result; and the same without
+ * one. */
 #define AQG_DEFINE(R, NAME, PARAMS, EXPRESSION)                                                    \
     R NAME PARAMS                                                                                  \
     {                                                                                              \
@@ -34,7 +35,7 @@
         (void)(EXPRESSION);                                                                        \
     }
 
-/* Around declarations: keeps the library's names visible if a client hides its own. */
+/* Around declarations: keep the library's names visible even if a client hides its own. */
 #ifdef __cplusplus
 #define AQG_BEGIN                                                                                  \
     extern "C" {                                                                                   \

@@ -8,22 +8,23 @@
 AQG_BEGIN
 
 /*
- * Compilation mode of the unit that starts the library. Each unit also refers to the symbol of
- * its network and mode (AQG_LINKED), which only the library libgasnet-NET-MODE defines. Thus units
- * of different modes, or the wrong library, fail at link time with a descriptive name.
+ * Compilation mode of the unit that initializes the library. Each unit also refers to a symbol for
+ * its network and mode (AQG_LINKED), which only libgasnet-NET-MODE defines. Mixing units of
+ * different modes, or linking the wrong library, thus fails at link time with a descriptive name.
  */
 struct aqg_build {
-    unsigned abi; /* AQG_ABI: of these headers and the library */
+    unsigned abi; /* AQG_ABI of these headers */
     unsigned mode, segment;
     const char *conduit, *config;
-    const char *header; /* path of this file, from which the launcher is found */
+    const char *header; /* path of this file, used to find the launcher */
 };
 #define AQG_ABI    2
 #define AQG_LINKED AQG_CAT4(aqg_built_for_, AQG_CONDUIT_LOWER, _, AQG_MODE_LOWER)
 extern const char AQG_LINKED[];
 #ifndef AQG_LIBRARY
 static const char *const aqg_linked_here __attribute__((used)) = AQG_LINKED;
-/* Strings that launch scripts search for in a program and only the client knows. */
+/* Strings that launch scripts search for in a program, and that only the client's compilation mode
+ * determines. */
 static const char aqg_ident_segment[] __attribute__((used)) =
     "$GASNetSegment: GASNET_SEGMENT_" AQG_SEGMENT_STRING " $";
 static const char aqg_ident_config[] __attribute__((used)) =

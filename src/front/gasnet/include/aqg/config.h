@@ -63,7 +63,7 @@
 #define AQG_SEGMENT         0
 #endif
 
-#define GASNET_NDEBUG 1 /* there is one library; its checks do not depend on the client */
+#define GASNET_NDEBUG 1 /* there is only one library; its checks do not depend on the client */
 #undef GASNET_DEBUG
 
 #define GASNET_ALIGNED_SEGMENTS            0

@@ -1,5 +1,5 @@
 /*
- * Macros over argument lists: counting, splitting, and expanding per argument. Nothing relies on an
+ * Macros over argument lists: counting, splitting, and expanding per argument. None relies on an
  * empty variable part, which C99 does not allow.
  */
 #ifndef AQG_COUNT_H
@@ -25,7 +25,7 @@
 #define AQG_NAME_V2_4(name, ...)                   AQG_CAT(AQG_NAME_4(name, __VA_ARGS__), _v2)
 #define AQG_NAME_V2_5(name, ...)                   AQG_CAT(AQG_NAME_5(name, __VA_ARGS__), _v2)
 
-/* The first argument; the others, preceded by a comma if there are any. */
+/* The first argument; and the remaining ones, preceded by a comma if there are any. */
 #define AQG_FIRST(...)         AQG_FIRST_(__VA_ARGS__, 0)
 #define AQG_FIRST_(first, ...) first
 #define AQG_REST(...)                                                                              \
@@ -35,11 +35,11 @@
 #define AQG_REST_0(first)
 #define AQG_REST_1(first, ...) , __VA_ARGS__
 
-/* F for each possible number of message arguments. */
+/* Apply F to each possible number of message arguments. */
 #define AQG_EACH(F)                                                                                \
     F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15) F(16)
 
-/* ITEM(i) for each of the arguments; NONE() if there are none. */
+/* ITEM(i) for each argument, or NONE() if there are none. */
 #define AQG_LIST_0(ITEM, NONE)  NONE()
 #define AQG_LIST_1(ITEM, NONE)  ITEM(0)
 #define AQG_LIST_2(ITEM, NONE)  AQG_LIST_1(ITEM, NONE) ITEM(1)
@@ -58,15 +58,15 @@
 #define AQG_LIST_15(ITEM, NONE) AQG_LIST_14(ITEM, NONE) ITEM(14)
 #define AQG_LIST_16(ITEM, NONE) AQG_LIST_15(ITEM, NONE) ITEM(15)
 
-/* The parameters for arguments, preceded by a comma, and their values. */
+/* Parameters, each preceded by a comma, and values for the arguments. */
 #define AQG_PARAM(i) , gex_AM_Arg_t a##i
 #define AQG_VALUE(i) a##i,
 #define AQG_NOTHING()
 #define AQG_ZERO() 0
 
 /*
- * A call with M trailing arguments: NAME, which passes them to CALL as an array after VALUES. HOW
- * is `return`, or `(void)` for a call without a result.
+ * Define NAME with M trailing arguments, which it passes to CALL as an array after VALUES. HOW is
+ * `return`, or `(void)` for a call without a result.
  */
 #define AQG_UNPACK(...) __VA_ARGS__
 #define AQG_NUMBERED(M, R, HOW, NAME, PARAMETERS, CALL, VALUES)                                    \

@@ -33,7 +33,7 @@ int gasnet_AMPoll(void);
 const char *gasnet_ErrorName(int err);
 const char *gasnet_ErrorDesc(int err);
 
-/* A round of a wait: poll, and if nothing arrived spin, yield or sleep according to the wait
+/* One round of a wait: poll; if nothing has arrived, spin, yield or sleep according to the wait
  * mode. */
 struct aqg_wait {
     uint64_t state[4];

@@ -1,6 +1,6 @@
 /*
- * Active messages of GASNet-1, on the team of all processes. The names without a number take the
- * number of arguments before the arguments.
+ * Active messages of GASNet-1, on the primordial team. The calls without a number in their name
+ * have the number of arguments as a parameter before the arguments.
  */
 #ifndef AQG_LEGACY_AM_H
 #define AQG_LEGACY_AM_H
@@ -52,7 +52,7 @@ int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *src);
                   void *dest_addr),                                                                \
                  aqg_reply_long, (token, handler, src, nbytes, dest_addr, GEX_EVENT_NOW, 0))
 
-/* The source may be in use until the reply; no event is needed for it. */
+/* The source may be in use until the reply has arrived, so there is no event for it. */
 int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
                            size_t nbytes, void *dest_addr, const gex_AM_Arg_t *args,
                            unsigned nargs);
@@ -64,7 +64,7 @@ AQG_EACH(AQG_LEGACY_NAMES)
 /* Ends the job if the two numbers differ. */
 void aqg_check_count(const char *name, unsigned told, unsigned counted);
 
-/* `name` takes the number of arguments that follow its first 2, 4 or 5 ones. */
+/* `name` has the number of arguments after its first 2, 4 or 5 parameters. */
 #define AQG_TOLD(name, ...)                                                                        \
     aqg_check_count(#name, AQG_FIRST(__VA_ARGS__), AQG_MORE(__VA_ARGS__)),                         \
         AQG_CAT(name, AQG_MORE(__VA_ARGS__))

@@ -1,4 +1,4 @@
-/* The collectives of GASNet-1: a prototype that was never specified, kept for old clients. */
+/* The collectives of GASNet-1: an unspecified prototype that old clients still use. */
 #ifndef AQG_LEGACY_COLL_H
 #define AQG_LEGACY_COLL_H
 
@@ -6,7 +6,7 @@
 
 AQG_BEGIN
 
-typedef uint32_t gasnet_image_t; /* a process, or a thread of a process with several */
+typedef uint32_t gasnet_image_t; /* a process, or one of its threads */
 typedef gex_Event_t gasnet_coll_handle_t;
 #define GASNET_COLL_INVALID_HANDLE ((gasnet_coll_handle_t)(uintptr_t)0)
 typedef gex_TM_t gasnet_team_handle_t;
@@ -66,8 +66,8 @@ void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n);
 int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n);
 void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
 
-/* The parameters of the calls between the team and the flags: from or to one root, or all to all,
- * with a list of addresses (LIST) or a single one. */
+/* The parameters of the calls, between the team and the flags: from or to one root, or all-to-all,
+ * with a list of addresses (LIST) or a single address. */
 #define AQG_COLL_FROM (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes)
 #define AQG_COLL_FROM_LIST                                                                         \
     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes)
@@ -79,7 +79,7 @@ void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
     (gasnet_image_t dstimage, void *dst, SRC, size_t src_blksz, size_t src_offset,                 \
      size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg)
 
-/* A blocking call, and one that returns a handle. */
+/* The blocking and the nonblocking form of a call. */
 #define AQG_COLL(name, PARAMETERS)                                                                 \
     void gasnet_coll_##name(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, int flags);          \
     gasnet_coll_handle_t gasnet_coll_##name##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \
@@ -97,7 +97,7 @@ AQG_COLL(exchangeM, AQG_COLL_ALL_LIST)
 AQG_COLL(reduce, AQG_COLL_REDUCE(const void *src))
 AQG_COLL(reduceM, AQG_COLL_REDUCE(void *const srclist[]))
 
-/* Tuning: there is nothing to tune or to save, so the calls do nothing. */
+/* Tuning: there is no state to tune or save, so these calls do nothing. */
 #define AQG_COLL_FILE (char *filename, gasnet_team_handle_t team)
 AQG_VOID_CALL(gasnet_coll_dumpTuningState, AQG_COLL_FILE, ((void)filename, (void)team))
 AQG_VOID_CALL(gasnet_coll_loadTuningState, AQG_COLL_FILE, ((void)filename, (void)team))

@@ -1,5 +1,5 @@
-/* Vector, indexed and strided transfers of GASNet-1: those of GASNet-EX on the team of all
- * processes. Included by gasnet.h, which defines the types. */
+/* Vector, indexed and strided transfers of GASNet-1: those of GASNet-EX on the primordial team.
+ * Included by gasnet.h, which defines the types. */
 #ifndef AQG_LEGACY_VIS_H
 #define AQG_LEGACY_VIS_H
 
@@ -7,7 +7,7 @@
 
 AQG_BEGIN
 
-/* These have the same layout, as the interface guarantees. */
+/* The interface guarantees that the layouts are the same. */
 AQG_INLINE gex_Memvec_t const *aqg_memvec(gasnet_memvec_t const *list)
 {
     return (gex_Memvec_t const *)(const void *)list;
@@ -19,7 +19,7 @@ AQG_INLINE const ptrdiff_t *aqg_strides(const size_t *strides)
     return (const ptrdiff_t *)(const void *)strides;
 }
 
-/* The three variants of a transfer: their parameters, and the corresponding ones of GASNet-EX. */
+/* The three forms of a transfer: their parameters, and the corresponding ones of GASNet-EX. */
 #define AQG_LEGACY_VIS(name, Name, PARAMS, ...)                                                    \
     AQG_VOID_CALL(gasnet_##name##_bulk, PARAMS,                                                    \
                   gex_VIS_##Name##Blocking(aqg_world, __VA_ARGS__, 0))                             \

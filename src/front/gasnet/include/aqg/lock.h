@@ -1,6 +1,6 @@
 /*
- * Handler-safe locks. Real locks if handlers can run concurrently with the caller; in a
- * single-threaded client without a progress thread they are only a flag.
+ * Handler-safe locks. They are mutexes if handlers can run concurrently with the caller; in a
+ * single-threaded client without a progress thread they are only flags.
  */
 #ifndef AQG_LOCK_H
 #define AQG_LOCK_H
@@ -13,7 +13,7 @@ AQG_BEGIN
 
 typedef struct {
     pthread_mutex_t mutex;
-    int held; /* without threads */
+    int held; /* used without threads */
 } gex_HSL_t;
 
 #define GEX_HSL_INITIALIZER                                                                        \
@@ -21,7 +21,7 @@ typedef struct {
         PTHREAD_MUTEX_INITIALIZER, 0                                                               \
     }
 
-/* Whether several threads run handlers and the client concurrently. Fixed at the start. */
+/* Whether several threads run handlers and client code concurrently. Set at startup. */
 extern int aqg_concurrent;
 
 void gex_HSL_Init(gex_HSL_t *hsl);

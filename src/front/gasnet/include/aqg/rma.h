@@ -1,6 +1,6 @@
 /*
- * Puts and gets. If the remote segment is mapped here they are an inline check and copy; everything
- * else is in the library.
+ * Puts and gets. If the remote segment is mapped here, they are an inline check and copy;
+ * otherwise they call the library.
  */
 #ifndef AQG_RMA_H
 #define AQG_RMA_H
@@ -21,14 +21,14 @@ gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, siz
 /* With these flags, addresses are offsets into segments. */
 #define AQG_SEG_OFFSETS (GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET)
 
-/* Where the memory of a transfer is mapped here; NULL: the library performs the transfer. */
+/* The address at which a transfer's remote memory is mapped here; NULL: call the library. */
 AQG_INLINE void *aqg_there(gex_TM_t tm, gex_Rank_t rank, const void *addr, size_t nbytes,
                            gex_Flags_t flags)
 {
     return AQG_LIKELY((flags & AQG_SEG_OFFSETS) == 0) ? aqg_mapped(tm, rank, addr, nbytes) : NULL;
 }
 
-/* If the compiler does not know the length, a single word is not worth a call. */
+/* A single word is not worth a call of memcpy if the length is not constant. */
 AQG_INLINE void aqg_copy(void *dest, const void *src, size_t nbytes)
 {
     if (nbytes == 8)
@@ -37,7 +37,8 @@ AQG_INLINE void aqg_copy(void *dest, const void *src, size_t nbytes)
         memcpy(dest, src, nbytes);
 }
 
-/* A process that learns of the put (by message, barrier or flag) sees its bytes. */
+/* Makes the bytes visible to a process that is notified of the put (by message, barrier or
+ * flag). */
 AQG_INLINE void aqg_store(void *at, const void *src, size_t nbytes)
 {
     aqg_copy(at, src, nbytes);
@@ -48,7 +49,7 @@ AQG_INLINE void aqg_load(void *dest, const void *at, size_t nbytes)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     aqg_copy(dest, at, nbytes);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved after later accesses, nor merged */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* prevents merging, and moving after later accesses */
 }
 
 AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbytes)
@@ -61,13 +62,13 @@ AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbyt
 #endif
 }
 
-/* Returns false if no value has this size. */
+/* Returns 0 if no value has this size. */
 AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
 {
     if (AQG_LIKELY(nbytes == 8)) {
         memcpy(at, &value, 8);
     } else {
-        const gex_RMA_Value_t copy = value; /* has an address, so that `value` needs none */
+        const gex_RMA_Value_t copy = value; /* so that `value` needs no address */
         if (AQG_UNLIKELY(nbytes - 1 >= sizeof(copy))) return 0;
         memcpy(at, aqg_value_bytes(&copy, nbytes), nbytes);
     }
@@ -75,8 +76,8 @@ AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
     return 1;
 }
 
-/* Get from mapped memory. Returns 0 if it is not mapped, so that the library has to perform it; so
- * do the functions below. */
+/* Get from mapped memory. Returns 0 if it is not mapped and the library has to be called, as do the
+ * following functions. */
 AQG_INLINE int aqg_get_here(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
@@ -94,8 +95,8 @@ AQG_INLINE int aqg_put_value_here(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_
     return 1;
 }
 
-/* The three variants of a transfer, with the same parameters: done here (DONE) or by the library
- * (LIB). */
+/* The three forms of a transfer, with the same parameters, performed inline (DONE) or by the
+ * library (LIB). */
 #define AQG_TRANSFER(NB, NBI, BLOCKING, LIB, PARAMS, VALUES, DONE)                                 \
     gex_Event_t LIB##_nb PARAMS;                                                                   \
     int LIB##_nbi PARAMS;                                                                          \

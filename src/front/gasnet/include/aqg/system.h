@@ -1,4 +1,4 @@
-/* GASNet-1 names that are also in gasnetex.h: barrier, environment, segments and hosts. */
+/* GASNet-1 calls that are also in gasnetex.h: barrier, environment, segments and hosts. */
 #ifndef AQG_SYSTEM_H
 #define AQG_SYSTEM_H
 

@@ -1,9 +1,8 @@
-/* Fences and atomics of gasnet_tools.h, inline, built on those of the compiler.
+/* Fences and atomics of gasnet_tools.h: inline functions that use the compiler's.
  *
- * "Weak" operations are plain accesses if only one thread can exist (AQG_THREADS 0); "strong" ones
- * are always atomic. The flags of a call are the minimum that it orders; release and acquire become
- * the order of the operation itself, everything else a fence before or after it.
- */
+ * "Weak" operations are plain accesses if there can be only one thread (AQG_THREADS 0); "strong"
+ * ones are always atomic. The flags of a call are the minimum ordering required: release and
+ * acquire become the memory order of the operation, everything else a fence before or after it. */
 #ifndef AQG_TOOLS_ATOMIC_H
 #define AQG_TOOLS_ATOMIC_H
 
@@ -24,7 +23,7 @@
 #define GASNETT_ATOMIC_ACQ               GASNETT_ATOMIC_RMB_POST
 #define GASNETT_ATOMIC_ACQ_IF_TRUE       GASNETT_ATOMIC_RMB_POST_IF_TRUE
 #define GASNETT_ATOMIC_ACQ_IF_FALSE      GASNETT_ATOMIC_RMB_POST_IF_FALSE
-/* The part of MB that is in neither RMB nor WMB. */
+/* The part of MB that neither RMB nor WMB includes. */
 #define AQG_ATOMIC_FULL_PRE  0x04
 #define AQG_ATOMIC_FULL_POST 0x20
 #define AQG_ATOMIC_ACQUIRES                                                                        \
@@ -37,7 +36,8 @@
 
 AQG_BEGIN
 
-/* GCC's thread sanitizer does not support fences; a shared read-modify-write replaces them. */
+/* GCC's thread sanitizer does not support fences; use a read-modify-write of a shared variable
+ * instead. */
 #if defined(__SANITIZE_THREAD__)
 #define AQG_THREAD_SANITIZER 1
 #elif defined(__has_feature)
@@ -53,7 +53,7 @@ extern int aqg_fence_line;
 #endif
 
 AQG_VOID_CALL(gasnett_compiler_fence, (void), __atomic_signal_fence(__ATOMIC_SEQ_CST))
-/* Earlier stores are visible before later loads as well, which takes a full fence. */
+/* wmb must also order earlier stores before later loads, which requires a full fence. */
 AQG_VOID_CALL(gasnett_local_wmb, (void), AQG_FENCE(__ATOMIC_SEQ_CST))
 AQG_VOID_CALL(gasnett_local_rmb, (void), AQG_FENCE(__ATOMIC_ACQUIRE))
 AQG_VOID_CALL(gasnett_local_mb, (void), AQG_FENCE(__ATOMIC_SEQ_CST))
@@ -80,7 +80,7 @@ AQG_INLINE void gasnett_spinloop_hint(void)
 
 #ifndef GASNETT_LITE_MODE
 
-/* Types of exactly their size, which may be overlaid on any object of that size. */
+/* Types of exactly their size, which may alias any object of that size. */
 typedef struct {
     volatile uint32_t aqg_value;
 } __attribute__((__may_alias__, __aligned__(4))) gasnett_atomic32_t;
@@ -112,7 +112,8 @@ typedef int32_t gasnett_atomic_sval_t;
 #define gasnett_strongatomic32_init(v) gasnett_atomic32_init(v)
 #define gasnett_strongatomic64_init(v) gasnett_atomic64_init(v)
 
-/* The fence that a call requires before its operation, apart from the release in the operation. */
+/* The fence that a call requires before its operation, except a release, which the operation has
+ * itself. */
 AQG_INLINE void aqg_atomic_before(int fence, int release)
 {
     if (fence & AQG_ATOMIC_FULL_PRE)
@@ -137,8 +138,8 @@ AQG_INLINE int aqg_atomic_order(int fence)
 }
 
 /*
- * The operations of one family, X: on type T with values V. REAL is 1 or 0; the other branch is
- * discarded at compile time.
+ * The operations of family X, on type T with values of type V. REAL is 0 or 1, a constant: the
+ * unused branches are discarded.
  */
 #define AQG_ATOMIC_FAMILY(X, T, V, REAL)                                                           \
     AQG_INLINE void gasnett_##X##_set(T *p, V v, int fence)                                        \

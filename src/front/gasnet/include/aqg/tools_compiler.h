@@ -1,4 +1,4 @@
-/* Compiler support of gasnet_tools.h: annotations, branch hints, small macro helpers. */
+/* Compiler support for gasnet_tools.h: annotations, branch hints, small macros. */
 #ifndef AQG_TOOLS_COMPILER_H
 #define AQG_TOOLS_COMPILER_H
 
@@ -14,7 +14,7 @@
 #define GASNETT_EXTERNC extern
 #endif
 
-/* Other packages' headers also define these names; an existing definition is kept. */
+/* Headers of other packages also define these names; existing definitions are kept. */
 #ifndef _STRINGIFY
 #define _STRINGIFY_HELPER(x) #x
 #define _STRINGIFY(x)        _STRINGIFY_HELPER(x)
@@ -33,7 +33,7 @@
 #define PRIuSZ "zu"
 #endif
 
-/* Features of the system that programs test for. */
+/* System features for which programs test. */
 #ifndef HAVE_MMAP
 #define HAVE_MMAP 1
 #endif
@@ -47,7 +47,7 @@
 #define SIZEOF_INT __SIZEOF_INT__
 #endif
 
-/* Clients may define these before the include; both supported compilers have all of them. */
+/* Clients may define these before the include; all are available with both supported compilers. */
 #ifndef GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC
 #define GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC 1
 #endif
@@ -64,7 +64,7 @@
 #define GASNETT_RESTRICT
 #endif
 
-/* An unused static inline function causes no warning; an unused static one does. */
+/* static inline, since unused static inline functions cause no warnings. */
 #define GASNETT_INLINE(fn)                   AQG_INLINE
 #define GASNETT_NEVER_INLINE(fn, definition) __attribute__((__noinline__)) definition
 #define GASNETT_NORETURN                     __attribute__((__noreturn__))
@@ -86,7 +86,7 @@
 #define GASNETT_FORMAT_PRINTF_FUNCPTR(fn, fmtarg, firstvararg, declarator)                         \
     __attribute__((__format__(__printf__, fmtarg, firstvararg))) declarator
 
-/* The statement includes its semicolon: programs do not write one. */
+/* Includes the semicolon, which programs do not write. */
 #if defined(__cplusplus) && __cplusplus >= 201703L
 #define GASNETT_FALLTHROUGH [[fallthrough]];
 #else

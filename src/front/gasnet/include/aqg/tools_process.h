@@ -80,13 +80,14 @@ extern int gasnett_count0s_uintptr_t(uintptr_t x);
 extern size_t gasnett_count0s(const void *p, size_t n);
 extern size_t gasnett_count0s_copy(void *dst, const void *src, size_t n);
 
-/* Names that programs use although no specification lists them; some take their addresses. */
+/* Names that programs use although they are in no specification; some programs take their
+ * addresses. */
 extern void _gasneti_threadkey_init(void);
 extern GASNETT_FORMAT_PRINTF(aqg_trace_noop, 1, 2, void aqg_trace_noop(const char *fmt, ...));
 #define _gasnett_trace_printf_noop aqg_trace_noop
 #define gasneti_gethostname()      gasnett_gethostname()
 
-/* Tracing and statistics: this library has its own, so these have no effect. */
+/* Tracing and statistics: no-ops, as Aqueduct has its own. */
 #define GASNETT_TRACE_ENABLED                     0
 #define GASNETT_TRACE_PRINTF                      _gasnett_trace_printf_noop
 #define GASNETT_TRACE_PRINTF_FORCE                _gasnett_trace_printf_noop
@@ -123,7 +124,7 @@ extern void *gasnett_mmap(uintptr_t size);
 extern void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes);
 extern gex_RMA_Value_t aqg_value_of(const void *src, size_t nbytes);
 
-/* Text forms of arguments of calls; return the size needed, or the text written to `buf`. */
+/* Format arguments of calls as text. Each returns the size needed, or the text written to `buf`. */
 typedef struct {
     size_t aqg_count;
     size_t aqg_bytes;
@@ -153,7 +154,7 @@ extern size_t gasnett_format_putigeti(char *buf, gex_TM_t tm, gex_Rank_t rank, s
                                       void *const dstlist[], size_t dstlen, size_t srccount,
                                       void *const srclist[], size_t srclen);
 
-/* The library has its own tests; see docs/gasnet.md. */
+/* For programs that offer the library's self-test; see docs/gasnet.md. */
 extern int gasnett_run_diagnostics(int iters, int threads, const char *sections, gex_TM_t tm,
                                    void *myseg, gex_Rank_t peer, void *peerseg, unsigned int seed);
 extern void gasnett_diagnostic_gethandlers(gex_AM_Entry_t **table, int *count);

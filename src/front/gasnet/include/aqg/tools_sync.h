@@ -1,9 +1,8 @@
 /* Mutexes, conditions, reader/writer locks and thread-specific pointers of gasnet_tools.h.
  *
  * The types are the same in every mode, so that objects compiled for different modes are
- * compatible. With a single thread they are plain variables. A checking build also tracks the owner
- * of a lock.
- */
+ * compatible. With a single thread, locks are plain variables. Checking builds also track the
+ * owner of a lock. */
 #ifndef AQG_TOOLS_SYNC_H
 #define AQG_TOOLS_SYNC_H
 
@@ -14,15 +13,15 @@
 #include <pthread.h>
 
 #define AQG_TRUE_MUTEXES (AQG_THREADS || GASNETT_USE_TRUE_MUTEXES)
-/* Whether the words next to the locks are maintained. */
+/* Whether the extra fields of locks are maintained. */
 #define AQG_LOCK_WORDS (AQG_CHECKS || !AQG_TRUE_MUTEXES)
 
 AQG_BEGIN
 
 typedef struct {
     pthread_mutex_t aqg_mutex;
-    pthread_t aqg_owner; /* only in a checking build */
-    int aqg_locked;      /* also where the mutex is not a real one */
+    pthread_t aqg_owner; /* checking builds only */
+    int aqg_locked;      /* also if the mutex is not used */
 } gasnett_mutex_t;
 #define GASNETT_MUTEX_INITIALIZER                                                                  \
     {                                                                                              \
@@ -37,7 +36,8 @@ typedef struct {
         PTHREAD_COND_INITIALIZER                                                                   \
     }
 
-/* `aqg_held` counts readers, or is -1 with a writer; maintained as in a mutex. */
+/* `aqg_held` is the number of readers, or -1 with a writer; maintained under the same
+ * conditions. */
 typedef struct {
     pthread_rwlock_t aqg_rwlock;
     pthread_t aqg_writer;
@@ -48,7 +48,7 @@ typedef struct {
         PTHREAD_RWLOCK_INITIALIZER, 0, 0                                                           \
     }
 
-/* A system call that cannot fail unless the program is incorrect. */
+/* Make a call that can only fail if the program is incorrect. */
 extern GASNETT_COLD GASNETT_NORETURN void aqg_sync_failed(const char *call, int error);
 #define AQG_SYNC(call)                                                                             \
     do {                                                                                           \
@@ -116,7 +116,7 @@ AQG_INLINE int gasnett_mutex_trylock(gasnett_mutex_t *m)
     return 0;
 }
 
-/* A system call under another name. */
+/* A function that makes one such call. */
 #define AQG_SYNC_CALL(name, T, call)                                                               \
     AQG_INLINE void name(T *object)                                                                \
     {                                                                                              \
@@ -207,7 +207,7 @@ AQG_INLINE int gasnett_rwlock_trywrlock(gasnett_rwlock_t *l)
     return 0;
 }
 
-/* Only acts in a checking build. Readers are counted, not identified. */
+/* Only checked in checking builds. Readers are counted, not identified. */
 #define AQG_SYNC_ASSERT(name, T, condition, text)                                                  \
     AQG_INLINE void name(T *object)                                                                \
     {                                                                                              \

@@ -1,6 +1,6 @@
 /*
- * Handles, structures and constants of GASNet-EX, and the data read by inline calls of other
- * headers: for each endpoint number, where the segments of the processes are mapped here.
+ * Handles, structures and constants of GASNet-EX, and the data that inline calls of other headers
+ * read: the mappings of segments, by endpoint index.
  */
 #ifndef AQG_TYPES_H
 #define AQG_TYPES_H
@@ -27,7 +27,7 @@ typedef struct aqg_srcdesc *gex_AM_SrcDesc_t;
 #define GEX_MK_HOST          ((gex_MK_t)(uintptr_t)1)
 #define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
 
-/* The calls common to all objects: their flags, and the client's data. */
+/* The calls that all objects have: flags, and the client's data. */
 #define AQG_OBJECT(prefix, T)                                                                      \
     gex_Flags_t prefix##_QueryFlags(T object);                                                     \
     void prefix##_SetCData(T object, const void *val);                                             \
@@ -41,7 +41,7 @@ typedef int32_t gex_AM_Arg_t;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 #endif
-typedef void (*gex_AM_Fn_t)(); /* of any arguments, in C; clients cast */
+typedef void (*gex_AM_Fn_t)(); /* with any arguments, in C; clients cast */
 #if !defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
@@ -73,7 +73,7 @@ typedef const struct {
     gex_Rank_t gex_jobrank;
 } gex_RankInfo_t;
 
-#define GEX_AM_INDEX_BASE 65 /* 64 belongs to the library */
+#define GEX_AM_INDEX_BASE 65 /* 64 is used by the library */
 
 #define GEX_TI_SRCRANK 1U
 #define GEX_TI_EP      2U
@@ -82,7 +82,7 @@ typedef const struct {
 #define GEX_TI_IS_LONG 16U
 #define GEX_TI_ALL     31U
 
-/* The AQ_NBI_ bits; the sources of puts and of messages are one category. */
+/* The same bits as AQ_NBI_…; the sources of puts and of messages are one category. */
 #define GEX_EC_PUT 1U
 #define GEX_EC_GET 2U
 #define GEX_EC_RMW 4U
@@ -97,25 +97,25 @@ typedef const struct {
 #define GASNET_ERR_NOT_READY        10004
 #define GASNET_ERR_BARRIER_MISMATCH 10005
 
-/* The location of a segment: [base, base + size) in its owner is [base + delta, ...) here. */
+/* The mapping of a segment: [base, base + size) in its owner is [base + delta, ...) here. */
 struct aqg_reach {
     uintptr_t base;
     uintptr_t size; /* 0: no segment, or not mapped here */
     uintptr_t delta;
 };
 
-/* The fields of a team that inline calls use; private fields of the library follow. */
+/* The fields of a team used by inline calls. Private fields of the library follow. */
 struct aqg_tm {
     const struct aqg_reach *reach; /* by job rank, of the members' endpoints */
-    const gex_Rank_t *map;         /* job ranks of the members; NULL: equal to the ranks */
+    const gex_Rank_t *map;         /* job ranks of the members; NULL: identical to the ranks */
     gex_Rank_t rank, size;
-    gex_Rank_t plain; /* ranks below this are also job ranks: `size` without a map, else 0 */
+    gex_Rank_t plain; /* ranks below this are job ranks: `size` without a map, else 0 */
 };
 
-/* The team of all processes, used by the GASNet-1 calls. NULL before init. */
+/* The primordial team, used by the calls of GASNet-1. NULL before initialization. */
 extern struct aqg_tm *aqg_world;
 
-/* Where [addr, addr + len) of `rank` can be loaded and stored here; NULL: nowhere. */
+/* The address at which [addr, addr + len) of `rank` is mapped here; NULL: not mapped. */
 AQG_INLINE void *aqg_mapped(const struct aqg_tm *tm, gex_Rank_t rank, const void *addr, size_t len)
 {
     const struct aqg_reach *reach;
@@ -130,7 +130,7 @@ AQG_INLINE void *aqg_mapped(const struct aqg_tm *tm, gex_Rank_t rank, const void
     offset = (uintptr_t)addr - reach->base;
     if (AQG_UNLIKELY(offset >= reach->size || len > reach->size - offset)) return NULL;
     at = (void *)((uintptr_t)addr + reach->delta);
-    if (at == NULL) __builtin_unreachable(); /* nothing is mapped at NULL: callers need not check */
+    if (at == NULL) __builtin_unreachable(); /* callers need not check */
     return at;
 }
 
