@@ -1,4 +1,4 @@
-/* Lines that are equal except for the rank or the host. */
+/* Combines lines that are equal except for the rank or host. */
 #include "alike.h"
 #include "base/array.h"
 
@@ -6,22 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long to collect further ones, from the first of them on. */
+/* How long to collect repetitions after the first one. */
 #define ALIKE_WAIT_NS 500000000u
 #define ALIKE_HOST    "aqrun: host "
-#define ALIKE_LAST    "; ending the job" /* only part of the first message */
+#define ALIKE_LAST    "; ending the job" /* only in the first message */
 enum { ALIKE_TEXTS = 32, ALIKE_QUOTE = 70, ALIKE_NAMES = 4000 };
 
 struct alike_who {
     uint32_t rank;
-    char *host; /* NULL: it is a rank */
+    char *host; /* NULL: a rank */
 };
 
 struct alike_text {
-    char *text, *key;      /* as in the first, and without the name of the host; NULL: none */
-    uint64_t used;         /* when last used, as a count */
-    uint64_t due_ns;       /* 0: everything has been printed */
-    struct alike_who *who; /* the first one, then the others */
+    char *text, *key;      /* as first printed, and without the name of the host; NULL: unused */
+    uint64_t used;         /* sequence number of the last use */
+    uint64_t due_ns;       /* when to list repetitions; 0: all have been printed */
+    struct alike_who *who; /* the first source, then the others */
     size_t count, room, said;
 };
 
@@ -45,7 +45,7 @@ static int alike_order(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The end of the run of numbers that begins at `i`; a host counts as a run. */
+/* The end of the run of consecutive ranks that begins at `i`; a host is a run by itself. */
 static size_t alike_run(const struct alike_who *who, size_t count, size_t i)
 {
     size_t end = i + 1;
@@ -54,7 +54,7 @@ static size_t alike_run(const struct alike_who *who, size_t count, size_t i)
     return end;
 }
 
-/* "1-3,7", or "n2,n5" */
+/* List as "1-3,7" or "n2,n5". */
 static void alike_name(const struct alike_who *who, size_t count, char text[ALIKE_NAMES])
 {
     size_t used = 0;
@@ -95,7 +95,7 @@ static bool alike_add(struct alike_text *of, const struct alike_who *who)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* List those that have not been listed yet. */
+/* List the sources that have not been listed yet. */
 static void alike_say_others(struct alike_text *of)
 {
     char names[ALIKE_NAMES], line[ALIKE_NAMES + 4 * ALIKE_QUOTE];
@@ -134,7 +134,7 @@ static void alike_forget(struct alike_text *of)
     *of = (struct alike_text){0};
 }
 
-/* The entry with this text, or the least recently used one. */
+/* The entry of this text, or the least recently used one to replace. */
 static struct alike_text *alike_find(const char *key)
 {
     struct alike_text *oldest = &alike.texts[0];
@@ -146,7 +146,7 @@ static struct alike_text *alike_find(const char *key)
     return oldest;
 }
 
-/* Returns true if another rank or host has printed it before. Repetitions by the same one are
+/* Returns true if another rank or host has printed this text. Repetitions by the same one are
  * printed. */
 static bool alike_is_other(struct alike_text *of, const char *key, const struct alike_who *who,
                            uint64_t now)
@@ -170,13 +170,13 @@ static void alike_take(const char *line, const char *text, const char *key,
     of->key = strdup(key);
     if (of->text == NULL || of->key == NULL || !alike_add(of, who)) {
         free(of->key);
-        of->key = NULL; /* further ones are printed, not listed */
+        of->key = NULL; /* print repetitions from now on instead of listing them */
         alike_forget(of);
     }
     of->said = of->count;
 }
 
-/* The text without the name of the host; ranks and hosts have distinct keys. */
+/* Make the key: the text without the name of the host. Keys of ranks and hosts are distinct. */
 static void alike_key(const char *text, const char *host, char *key)
 {
     size_t len = strlen(host), used = 0;

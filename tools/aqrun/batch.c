@@ -1,4 +1,4 @@
-/* The hosts of a job according to batch systems. */
+/* The hosts of a job as defined by batch systems. */
 #include "hosts.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ static void batch_place(struct hosts *hosts, const char *variable)
     snprintf(hosts->place, sizeof(hosts->place), "%s", variable);
 }
 
-/* Slurm: 2(x3),1 means 2, 2, 2, 1; one number per host. */
+/* Parse Slurm's counts: 2(x3),1 means 2, 2, 2, 1; one number per host. */
 static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char *text)
 {
     char shown[HOSTS_SHOWN];

@@ -1,6 +1,6 @@
 /*
- * Distributing ranks over the cores that aqrun itself may use: rank r gets the threads of core r,
- * modulo the number of cores.
+ * Distributing ranks over the cores that aqrun itself may use: rank r is bound to the hardware
+ * threads of core r, modulo the number of cores.
  */
 #include "base/topology.h"
 #include "job.h"
@@ -12,7 +12,7 @@
 
 struct bind_thread {
     unsigned cpu;
-    unsigned first; /* thread that names its core */
+    unsigned first; /* hardware thread that identifies its core */
     unsigned core;  /* counted from 0 */
 };
 
@@ -31,7 +31,7 @@ static unsigned bind_core(const struct bind_thread *thread)
 
 void bind_open(void)
 {
-    unsetenv("AQ_LOCAL_CORES"); /* from a job that runs aqrun */
+    unsetenv("AQ_LOCAL_CORES"); /* set if a rank of another job runs aqrun */
     if (!job.bind) return;
     cpu_set_t *mask = aqi_allowed_cpus(&bind.mask_bytes);
     if (mask == NULL)
@@ -58,7 +58,7 @@ unsigned bind_processors(void)
     unsigned used = 0;
     for (unsigned i = 0; i < bind.count; i++)
         used += bind.threads[i].core < job.size;
-    return (unsigned)aqi_min(used, aqi_cores()); /* a quota may allow less time */
+    return (unsigned)aqi_min(used, aqi_cores()); /* a CPU quota may allow less time */
 }
 
 const char *bind_text(uint32_t rank, char text[BIND_TEXT_BYTES])

@@ -1,10 +1,10 @@
-/* Selects the variables of the environment that go to other hosts. */
+/* Selects the environment variables that are passed to other hosts. */
 #include "carry.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Only meaningful on this host; a * at the end matches any rest. */
+/* Variables that are only meaningful on this host; a trailing * matches any rest. */
 static const char *const carry_local[] = {
     /* the user's login and display */
     "SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SESSION_MANAGER", "DESKTOP_*", "WINDOWID",
@@ -16,14 +16,14 @@ static const char *const carry_local[] = {
     /* daemons */
     "INVOCATION_ID", "JOURNAL_STREAM", "NOTIFY_SOCKET", "LISTEN_*", "SYSTEMD_*", "MANAGERPID",
     "WATCHDOG_*", "CREDENTIALS_DIRECTORY",
-    /* a process's place in a manager's job, which does not apply to ours */
+    /* the place of a process in a manager's job, which is not this one */
     "PMI_*", "PMIX_*", "PMI2_*", "HYDI_*", "HYDRA_*", "OMPI_COMM_*", "OMPI_UNIVERSE_*", "PRTE_*",
     "ORTE_*", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "ALPS_*", "FLUX_URI", "FLUX_TASK_*",
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_STEP*",
     "SLURM_SRUN_*", "SLURM_LAUNCH_*", "SLURM_TOPOLOGY_*", "SLURM_CPU_BIND*", "SLURM_MEM_BIND*",
     "SLURM_CPUS_ON_NODE", "SLURM_PTY_*", "SLURM_PMI*", "SLURMD_*", "PBS_NODENUM", "PBS_TASKNUM",
     "PBS_VNODENUM", "PBS_MOMPORT", "PBS_JOBCOOKIE", "LS_JOBPID", "LSF_EAUTH_*",
-    /* our own */
+    /* of Aqueduct */
     "AQ_RANK", "AQ_SIZE", "AQ_LOCAL_*", "AQ_BOOT_FD", "AQ_JOB_ID"};
 
 static bool carry_same(const char *name, size_t len, const char *pattern)
@@ -34,8 +34,9 @@ static bool carry_same(const char *name, size_t len, const char *pattern)
 }
 
 /*
- * Whether to pass on `entry`, NAME=VALUE: not if it is only meaningful on this host (its terminal,
- * displays, ssh and daemons) or identifies a process in a job, but always if named by -E.
+ * Whether to pass on `entry`, NAME=VALUE. Variables that are only meaningful on this host
+ * (terminal, display, ssh, daemons) or identify a process in a job are omitted, unless named by
+ * -E.
  */
 static bool carry_wanted(const struct carry *carry, const char *entry)
 {

@@ -1,13 +1,13 @@
-/* Selects the variables of the environment that go to other hosts. */
+/* Selects the environment variables that are passed to other hosts. */
 #ifndef AQRUN_CARRY_H
 #define AQRUN_CARRY_H
 
 #include "base/base.h"
 
-/* Variables named by -E. */
+/* The variables named by -E. */
 struct carry {
     const char **names; /* names of variables, NULL-terminated; may be NULL */
-    bool only;          /* only these and those of Aqueduct and GASNet */
+    bool only;          /* --env-only: pass on only these and those of Aqueduct and GASNet */
 };
 
 /*

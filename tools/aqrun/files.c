@@ -38,7 +38,7 @@ bool files_check(const char *pattern, char why[FILES_WHY])
     return false;
 }
 
-/* Make the file name of a stream. Returns false if it is too long. */
+/* Expand the pattern to the file name of a stream. Returns false if it is too long. */
 static bool files_name(const char *pattern, uint32_t rank, const char *stream, const char *job_id,
                        char name[PATH_MAX])
 {
@@ -60,7 +60,7 @@ static bool files_name(const char *pattern, uint32_t rank, const char *stream, c
     return used < PATH_MAX;
 }
 
-/* Create all folders above the file. */
+/* Create all directories above the file. */
 static bool files_make_folders(char *name)
 {
     for (char *slash = strchr(name + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -79,7 +79,7 @@ bool files_are_same(const char *pattern)
            files_name(pattern, 0, files_streams[1], "", err) && strcmp(out, err) == 0;
 }
 
-/* Non-blocking, so that a pipe without a reader causes an error. */
+/* Open without blocking, so that a pipe without a reader is an error. */
 static int files_open_one(char *name, int truncate)
 {
     const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | truncate;
@@ -164,7 +164,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
             name, strerror(err), rank);
 }
 
-/* Some file systems report a lack of room only here. */
+/* Some file systems report lack of space only on close. */
 static void files_close(size_t at)
 {
     if (files_open_ones[at].name == NULL) return;
@@ -174,7 +174,7 @@ static void files_close(size_t at)
     files_open_ones[at].name = NULL;
 }
 
-/* The descriptor of a file, which is opened if it is closed; -1 with errno on failure. */
+/* The descriptor of a file, which is opened if necessary; -1 with errno on failure. */
 static int files_reach(char *name, uint32_t rank)
 {
     size_t hash = AQI_HASH_SEED;

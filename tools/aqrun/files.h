@@ -8,15 +8,15 @@
 
 /*
  * In a pattern, %r becomes the rank, %s out or err, %j the name of the job and %% a %. A pattern
- * without %r is a folder for RANK.out and RANK.err; without %s both streams go to one file.
+ * without %r is a directory for RANK.out and RANK.err; without %s both streams go to one file.
  *
  * Returns false if the pattern is malformed, with the reason in `why`.
  */
 bool files_check(const char *pattern, char why[FILES_WHY]);
 
 /*
- * Open the files of a rank, truncated, for streams 1 and 2; -1 where there is none. Returns false
- * if none could be opened, with the file's name in `why`.
+ * Open the files of a rank, truncated, for streams 1 and 2; -1 if there is none. Returns false if
+ * none could be opened, with the file's name in `why`.
  */
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);
@@ -24,13 +24,13 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 /* Whether both streams of a rank go to one file. */
 bool files_are_same(const char *pattern);
 
-/* Whether neither is a FIFO or a device. */
+/* Whether neither is a FIFO or device. */
 bool files_are_regular(const int fds[2]);
 
 /*
  * For output that arrives at the aqrun started by the user: create the files of ranks on other
- * hosts, and write the output of any rank. A failed write is reported once for all files, and the
- * rest of that file is dropped.
+ * hosts, and write the output of any rank. Failed writes are reported once for all files; all
+ * further output for such a file is dropped.
  */
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
 void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,

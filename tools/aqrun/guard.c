@@ -3,8 +3,8 @@
  * if aqrun itself is killed.
  *
  * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not their children, for
- * example those of a shell; these are in the same process groups, which the guard knows. If the
- * guard is killed, aqrun starts another one.
+ * example those of a shell; these are in the same process groups, which are shared with the guard.
+ * If the guard is killed, aqrun starts another one.
  */
 #include "job.h"
 
@@ -18,15 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static pid_t guard_pid;     /* 0: there is none */
-static int guard_pipe = -1; /* aqrun's end; its closing wakes the guard */
+static pid_t guard_pid;     /* 0: no guard */
+static int guard_pipe = -1; /* write end of aqrun; closing it wakes the guard */
 static pid_t *guard_groups;
 static uint32_t guard_count;
 
-/* The guard must not hold descriptors whose closing others may wait for, as in `aqrun … | cat`. */
+/* Close all descriptors: others may wait for their end of file, as in `aqrun … | cat`. */
 static _Noreturn void guard_watch(int pipe_end)
 {
-    setsid(); /* unaffected by Ctrl-C and the end of the terminal */
+    setsid(); /* not affected by Ctrl-C and the end of the terminal */
     prctl(PR_SET_NAME, "aq-guard");
     dup2(pipe_end, 0);
     syscall(SYS_close_range, 1, ~0u, 0);
@@ -68,7 +68,7 @@ bool guard_reaped(pid_t pid)
 {
     if (pid != guard_pid) return false;
     guard_pid = 0;
-    if (guard_pipe < 0) return true; /* normal end */
+    if (guard_pipe < 0) return true; /* aqrun ends normally */
     close(guard_pipe);
     if (!guard_start())
         say("the guard was killed, and another cannot be started (%s): if aqrun is killed too, "

@@ -1,4 +1,4 @@
-/* Which names refer to this machine. */
+/* Determines whether a name refers to this machine. */
 #include "hosts.h"
 
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@ static bool here_has_address(int family, const void *bytes)
     return found;
 }
 
-/* An address without its zone (fe80::1%eth0), which is only meaningful here. */
+/* Parse an address, ignoring its zone (fe80::1%eth0), which is only meaningful here. */
 static bool here_is_address(const char *name, bool *here)
 {
     uint8_t bytes[sizeof(struct in6_addr)];
@@ -57,7 +57,7 @@ bool hosts_is_here(const char *name)
     if (here_is_address(name, &here)) return here;
     if (gethostname(own, sizeof(own) - 1) != 0) return false;
     if (strcasecmp(name, own) == 0) return true;
-    /* The names may still match if only one has a domain. */
+    /* They may still match if only one of the names has a domain. */
     const char *name_dot = strchr(name, '.'), *own_dot = strchr(own, '.');
     if ((name_dot == NULL) == (own_dot == NULL)) return false;
     size_t len = name_dot != NULL ? (size_t)(name_dot - name) : strlen(name);

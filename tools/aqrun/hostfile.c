@@ -1,4 +1,4 @@
-/* Files that list hosts: written by users, for MPI launchers, or by batch systems. */
+/* Files that list hosts, written by users, for MPI launchers, or by batch systems. */
 #include "base/array.h"
 #include "hosts.h"
 
@@ -16,10 +16,10 @@
 
 #define HOSTFILE_BLANKS " \t\r"
 
-/* Keywords of other launchers after a host. */
+/* Keywords of other launchers that may follow a host. */
 static const struct {
     const char *key;
-    bool slots; /* otherwise it is ignored */
+    bool slots; /* otherwise ignored */
 } hostfile_keys[] = {
     {"slots", true},      {"slot", true},  {"cpu", true},      {"max_slots", false},
     {"max-slots", false}, {"max", false},  {"ifhn", false},    {"binding", false},
@@ -47,7 +47,7 @@ static bool hostfile_strange(struct hosts *hosts, const char *word, size_t len)
                        hosts_show(word, len, shown));
 }
 
-/* slots=4, or one of the words that are ignored. */
+/* Parse slots=4, or accept a keyword that is ignored. */
 static bool hostfile_key(struct hosts *hosts, const char *word, size_t len, uint32_t *slots)
 {
     char shown[HOSTS_SHOWN];
@@ -104,7 +104,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
     return hosts_wrong(hosts, "it contains no host: give one name per line");
 }
 
-/* Read a file, which may be a pipe: <(command). */
+/* Read a whole file, which may be a pipe: <(command). */
 static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
 {
     size_t room = 0;

@@ -12,7 +12,7 @@
 
 static_assert(HOSTS_MAX == AQI_MAX_RANKS, "each host has at least one rank");
 
-#define HOSTS_DIGITS 9 /* of a number in a range */
+#define HOSTS_DIGITS 9 /* maximum digits of a number in a range */
 
 bool hosts_wrong(struct hosts *hosts, const char *fmt, ...)
 {
@@ -55,7 +55,8 @@ static uint32_t hosts_hash(const char *name)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* The position of a name in the index, or where to insert it. All names of this machine are one. */
+/* The position of a name in the index, or where to insert it. All names of this machine are
+ * equal. */
 static uint32_t *hosts_find(const struct hosts *hosts, const char *name, bool here)
 {
     uint32_t mask = hosts->index_size - 1;
@@ -69,7 +70,7 @@ static uint32_t *hosts_find(const struct hosts *hosts, const char *name, bool he
     }
 }
 
-/* Make room for one more: the index is at most half full. */
+/* Make room for one more host: the index is at most half full. */
 static bool hosts_grow(struct hosts *hosts)
 {
     if (hosts->count < hosts->room) return true;
@@ -100,7 +101,7 @@ static bool hosts_append(struct hosts *hosts, const char *name, bool here)
     return true;
 }
 
-/* Add a host by its literal name. `slots` 0: not given. */
+/* Add a host by its literal name. `slots` 0: not specified. */
 static bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
 {
     bool here = hosts_is_here(name);
@@ -149,10 +150,10 @@ void hosts_free(struct hosts *hosts)
     *hosts = (struct hosts){0};
 }
 
-/* An item being parsed, which may be several hosts, such as n[1-3]. */
+/* An item to parse, which may specify several hosts, such as n[1-3]. */
 struct hosts_item {
     struct hosts *hosts;
-    const char *text, *end; /* without the slots */
+    const char *text, *end; /* excluding the slots */
     uint32_t slots;
     char name[HOSTS_NAME + 1];
 };
@@ -177,7 +178,8 @@ static bool hosts_range_read(const char **at, const char *end, uint32_t *number,
 }
 
 /*
- * Add all numbers of one range, such as 07-11 or 4, each with what follows the brackets at `rest`.
+ * Add all numbers of one range, such as 07-11 or 4, each followed by the expansion of `rest`,
+ * which follows the brackets.
  */
 static bool hosts_expand_range(struct hosts_item *item, size_t used, const char *at,
                                const char *end, const char *rest)
@@ -222,7 +224,7 @@ static bool hosts_letter(char c)
            (c != '\0' && strchr("-._:%@", c) != NULL);
 }
 
-/* The name is complete up to `used`; the rest is at `at`. */
+/* Expand an item whose name is complete up to `used`; the rest is at `at`. */
 static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
 {
     for (; at < item->end && *at != '['; at++) {
@@ -239,7 +241,7 @@ static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
     return hosts_add(item->hosts, item->name, item->slots);
 }
 
-/* Where the slots begin, at '*' or ':', or the end. An IPv6 address has several ':'. */
+/* The position of the slots, at '*' or ':', or the end. An IPv6 address contains several ':'. */
 static const char *hosts_item_slots(const char *text, const char *end)
 {
     const char *star = memrchr(text, '*', (size_t)(end - text));

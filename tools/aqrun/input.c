@@ -1,7 +1,7 @@
 /*
- * Standard input for rank 0; if that runs on another host, the data goes through the hubs. A rank
- * is a separate process group, which the terminal considers in the background and would stop for
- * reading, so aqrun reads instead.
+ * Standard input for rank 0; if rank 0 runs on another host, the data is sent through the hubs. A
+ * rank is in a process group of its own, which the terminal considers in the background and would
+ * stop if it read, so aqrun reads instead.
  */
 #include "job.h"
 
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 /*
- * While aqrun itself is in the background, the terminal returns EIO, and there is no event when
- * that ends.
+ * While aqrun itself is in the background, reading from the terminal fails with EIO, and no event
+ * reports its return to the foreground: poll at this interval.
  */
 #define INPUT_RETRY_NS 500000000u
 
@@ -19,13 +19,13 @@
 #define INPUT_WINDOW 131072u
 
 static struct {
-    struct aqi_source terminal; /* our source: a terminal, or anything for rank 0 elsewhere */
+    struct aqi_source terminal; /* a terminal, or anything if rank 0 is on another host */
     struct aqi_source pipe;
     int rank_end;
     bool far;          /* rank 0 is on another host */
-    bool file;         /* always ready, so epoll does not accept it */
-    bool ended;        /* no data follows that queued for the pipe */
-    uint64_t retry_ns; /* 0: not waiting for the foreground */
+    bool file;         /* always ready; epoll does not support it */
+    bool ended;        /* no more data follows the data queued for the pipe */
+    uint64_t retry_ns; /* when to retry; 0: not waiting for the foreground */
     struct bytes waiting;
 } input = {.terminal.fd = -1, .pipe.fd = -1};
 
@@ -43,7 +43,7 @@ static void input_pipe_ready(struct aqi_source *source)
     ssize_t written = write(source->fd, waiting->at, waiting->used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (job.agent != 0) aqi_hub_took(job.hub, written > 0 ? (size_t)written : waiting->used);
-    if (written < 0) { /* rank 0 no longer reads */
+    if (written < 0) { /* rank 0 does not read any more */
         waiting->used = 0;
         input_close();
         return;
@@ -63,7 +63,7 @@ static void input_read(int fd)
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0 && errno == EIO && tcgetpgrp(fd) != getpgrp()) {
         aqi_source_watch(&input.terminal, 0);
-        input.retry_ns = job.began_ns; /* retry from the next tick on */
+        input.retry_ns = job.began_ns; /* at the next tick */
         return;
     }
     if (input.far) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);
@@ -119,7 +119,7 @@ void input_arrived(void *arg, const void *bytes, size_t len)
         return;
     }
     bytes_append(&input.waiting, bytes, len, "standard input");
-    /* If there is no reader, the next tick consumes it. */
+    /* without a reader, the next tick consumes it */
     aqi_source_watch(&input.pipe, EPOLLOUT);
 }
 
@@ -129,7 +129,7 @@ void input_handed_over(void)
     input.rank_end = 0;
 }
 
-/* Read input for rank 0 on another host, up to the limit in flight. */
+/* Read input for rank 0 on another host, as long as the data in flight is below the limit. */
 static uint64_t input_tick_far(void)
 {
     if (input.terminal.fd < 0 || aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) return UINT64_MAX;

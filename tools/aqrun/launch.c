@@ -1,4 +1,4 @@
-/* Where the processes of the job run, and how they are started. */
+/* Determines where the processes of the job run, and how they are started. */
 #include "launch.h"
 
 #include "command.h"
@@ -16,7 +16,7 @@
 extern char **environ;
 
 struct launch launch;
-static bool launch_named; /* by the user, not by a batch system */
+static bool launch_named; /* specified by the user, not by a batch system */
 
 static _Noreturn void launch_wrong(const char *why)
 {
@@ -24,7 +24,7 @@ static _Noreturn void launch_wrong(const char *why)
     exit(EXIT_USAGE);
 }
 
-/* Use the first source that names hosts: the command line, the settings, the batch system. */
+/* Use the first source that specifies hosts: command line, settings, batch system. */
 static bool launch_find(struct hosts *hosts)
 {
     const struct aqi_launch_config *config = &aqi_launch_config;
@@ -85,7 +85,7 @@ void launch_open(void)
     if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
         launch_wrong(launch.hosts.why);
     hosts_settle(&launch.hosts);
-    /* The share of this machine given to us by a batch system is not a limit here. */
+    /* The batch system's share of this machine is not a limit here. */
     if (!launch_named && launch.hosts.count == 1 && launch.hosts.list[0].here)
         hosts_free(&launch.hosts);
     if (launch.spawner == AQI_SPAWNER_SSH && launch.hosts.count == 0)
@@ -117,7 +117,7 @@ void launch_manager(void)
     bool mpi = launch.spawner == AQI_SPAWNER_MPI;
     const char *command = mpi ? aqi_launch_config.mpirun : aqi_launch_config.pmirun;
     const char *variable = aqi_setting_variable(mpi ? "AQ_MPIRUN_CMD" : "AQ_PMIRUN_CMD");
-    static char **argv; /* never freed: its words were allocated one by one */
+    static char **argv; /* never freed: its words are allocated separately */
     argv = *command != '\0' ? manager_template(&wish, variable, command, why)
                             : manager_command(&wish, why);
     if (argv == NULL) launch_wrong(why);
@@ -134,7 +134,7 @@ void launch_manager(void)
     exit(EXIT_CANNOT_RUN);
 }
 
-/* The command that starts the agent of a host; freed by one free(). Ends aqrun if it is invalid. */
+/* The command that starts the agent of a host, freed by one free(). Exits if it is invalid. */
 static char **launch_agent(uint32_t host)
 {
     char own[PATH_MAX], why[SSH_WHY];

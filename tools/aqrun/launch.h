@@ -1,4 +1,4 @@
-/* Where the processes of the job run, and how they are started. */
+/* Determines where the processes of the job run, and how they are started. */
 #ifndef AQRUN_LAUNCH_H
 #define AQRUN_LAUNCH_H
 
@@ -8,17 +8,17 @@
 
 struct launch {
     enum aqi_spawner spawner; /* never AUTO */
-    struct hosts hosts;       /* empty: this machine alone */
+    struct hosts hosts;       /* empty: only this machine */
     struct place place;
     struct carry carry;
 };
 extern struct launch launch;
 
-/* Read the settings, find the hosts, place the ranks; ends aqrun with a message on failure. */
+/* Read the settings, find the hosts, place the ranks. Exits with a message on failure. */
 void launch_open(void);
 /* Whether there are ranks on other hosts. */
 bool launch_far(void);
-/* With a manager: exec it, or with -t print its command; returns if there is none. */
+/* With a manager: exec it, or print its command with -t. Returns if there is no manager. */
 void launch_manager(void);
 /* For -t: print what would be run on all hosts. */
 void launch_print(void);

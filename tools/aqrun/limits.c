@@ -1,4 +1,4 @@
-/* The open files and processes that a job of this size needs. */
+/* Checks the limits of open files and processes for a job of this size. */
 #include "job.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 
 /*
  * Descriptors of aqrun itself (a generous estimate), for each host, and for each rank: its place,
- * its control socket, the pidfd of a program under a shell, and two pipes for relayed output; also
- * those for counters, statistics, trace and warnings.
+ * its control socket, the pidfd of a program started by a shell, and two pipes for relayed output;
+ * also those for counters, statistics, trace and warnings.
  */
 enum {
     LIMITS_AGENT_FILES = 5,
@@ -46,13 +46,13 @@ static void limits_check_files(void)
         limits_too_low("open files in aqrun", need, limits_files.rlim_cur, "n");
 }
 
-/* Other processes of the user count, too, but the kernel does not report their number. */
+/* Other processes of the user count as well, but the kernel does not report their number. */
 static void limits_check_processes(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NPROC, &limit) != 0) die("getrlimit: %s", strerror(errno));
-    rlim_t need = (rlim_t)job.count + 2; /* aqrun and its guard */
-    /* Root is not subject to this limit. */
+    rlim_t need = (rlim_t)job.count + 2; /* plus aqrun and its guard */
+    /* Root is exempt from this limit. */
     if (geteuid() != 0 && limit.rlim_cur < need)
         limits_too_low("processes of this user", need, limit.rlim_cur, "u");
 }

@@ -64,7 +64,7 @@ void die(const char *fmt, ...)
     exit(AQI_EXIT_FAILED);
 }
 
-/* Descriptors 0 to 2 must be in use; otherwise a socket of ours might become some rank's output. */
+/* Occupy descriptors 0 to 2: otherwise a socket of aqrun might become a rank's output. */
 static void main_fill_standard(void)
 {
     int fd;
@@ -74,8 +74,8 @@ static void main_fill_standard(void)
 }
 
 /*
- * If aqrun runs as a rank of another job, our ranks must not inherit that rank's connection to its
- * launcher.
+ * If aqrun runs as a rank of another job, its own ranks must not inherit that rank's connection to
+ * its launcher.
  */
 static void main_leave_outer_job(void)
 {
@@ -153,7 +153,7 @@ static uint64_t main_tick(void)
         output_tick(&job.far[i]);
     relay_tick();
     uint64_t due = alike_tick(now);
-    /* Messages to the hub may cause actions that are due at once. */
+    /* Calls of the hub may make actions due immediately. */
     uint64_t next = aqi_min(tree_tick(now), input_tick(now)), agent = aqi_agent_tick();
     if (reaper_stopped()) agent = aqi_agent_tick();
     return aqi_min(aqi_min(next, due), agent);
@@ -169,7 +169,7 @@ static void main_run(void)
     }
 }
 
-/* Whether all relays have ended; if `late`, end those that are not paused. */
+/* Whether all relays have ended. If `late`, end those that are not paused. */
 static bool main_relays_done(bool late)
 {
     bool done = true;
@@ -189,7 +189,7 @@ static bool main_written(void)
     return here && (there || !aqi_agent_attached());
 }
 
-/* Agents that have left are about to end, and so are their sessions; lost ones may never end. */
+/* Agents that have left end soon, and so do their sessions; lost agents may never end. */
 static void main_await_sessions(void)
 {
     uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
@@ -201,8 +201,8 @@ static void main_await_sessions(void)
 }
 
 /*
- * Write all output of the ranks, however slow its reader; a signal ends the wait. Agents leave from
- * the leaves of the tree up, so that each can still forward the output of those below.
+ * Write all output of the ranks, however slow its reader; a signal ends the wait. Agents leave
+ * bottom-up, so that each can still forward the output of those below it.
  */
 static void main_finish(void)
 {
@@ -214,7 +214,7 @@ static void main_finish(void)
     uint64_t patient = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, patience = began + patient;
     while (!aqi_hub_abandoned(job.hub)) {
         uint64_t next = main_tick(), now = aqi_now_ns();
-        /* Agents may still be waiting to send output, or sending it slowly. */
+        /* Agents may still be waiting to send output, or sending slowly. */
         if (job.output[0].full || job.output[1].full || job.printed) patience = now + patient;
         job.printed = false;
         bool relays = main_relays_done(now > limit);
@@ -244,7 +244,7 @@ static void main_begin_files(void)
             die("%s", why);
 }
 
-/* Incomplete output is a failure. */
+/* Incomplete output files make the job fail. */
 static void main_end_files(void)
 {
     unsigned lost = files_end();
@@ -252,7 +252,7 @@ static void main_end_files(void)
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
-/* Run the job, once it is known which ranks run here. */
+/* Run the job once the placement of its ranks is known. */
 static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
                     const char *refusal)
 {
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
     main_leave_outer_job();
     output_open(&job.output[0], STDOUT_FILENO, "standard output");
     output_open(&job.output[1], STDERR_FILENO, "standard error");
-    (void)aqi_log_configure("off"); /* aqrun itself prints what matters */
+    (void)aqi_log_configure("off"); /* aqrun prints all messages itself */
     int epoll;
     if (aqi_loop_open(main_loop_failed, &epoll) != AQ_OK) die("%s", aq_error_message());
     if (argc == 2 && strcmp(argv[1], "--agent") == 0) return main_agent(epoll);

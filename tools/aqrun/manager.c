@@ -1,4 +1,4 @@
-/* Starting the processes with an available manager: choosing one, and translating our options. */
+/* Starting the processes with an available manager: selects one, and translates the options. */
 #include "manager.h"
 #include "base/array.h"
 #include "base/fail.h"
@@ -21,15 +21,15 @@ enum manager_flavor { MANAGER_ASK, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA
 struct manager_row {
     enum aqi_spawner spawner;
     const char *program;
-    enum manager_flavor flavor; /* MANAGER_ASK: by its output */
-    unsigned suits;             /* suitable flavors, as bits */
-    const char *option;         /* that selects the protocol */
+    enum manager_flavor flavor; /* MANAGER_ASK: determined from its output */
+    unsigned suits;             /* set of acceptable flavors, as bits */
+    const char *option;         /* selects the protocol */
 };
 
 #define MANAGER_BIT(flavor) (1u << (flavor))
 #define MANAGER_ANY         (~0u)
 
-/* In order of preference; srun is first inside a job of Slurm, otherwise last. */
+/* In order of preference; srun is first inside a job of Slurm, and last otherwise. */
 static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_PMIX, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmix"},
     {AQI_SPAWNER_PMIX, "prterun", MANAGER_OPENMPI, MANAGER_ANY, NULL},
@@ -47,7 +47,7 @@ static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_MPI, "srun", MANAGER_SLURM, MANAGER_ANY, NULL},
 };
 
-/* The output of --version by which managers are recognized. */
+/* Words in the output of --version that identify managers. */
 static const struct {
     const char *word;
     enum manager_flavor flavor;
@@ -70,7 +70,7 @@ static bool manager_on_path(const char *program)
     return false;
 }
 
-/* The output of `program --version`, as far as it fits and arrives in time. */
+/* Read the output of `program --version`, as far as it fits and arrives in time. */
 static void manager_hear(const char *program, char *text, size_t room)
 {
     int ends[2];
@@ -97,7 +97,7 @@ static void manager_hear(const char *program, char *text, size_t room)
     text[used] = '\0';
     close(ends[0]);
     if (pid <= 0) return;
-    kill(pid, SIGKILL); /* that is enough output */
+    kill(pid, SIGKILL); /* no more output is needed */
     waitpid(pid, NULL, 0);
 }
 
@@ -110,7 +110,7 @@ static enum manager_flavor manager_ask(const char *program)
     return MANAGER_NONE;
 }
 
-/* Find the first suitable manager, among Slurm's only or all others. */
+/* Find the first suitable manager, either only among Slurm's or only among the others. */
 static const struct manager_row *manager_look(enum aqi_spawner spawner, bool slurm,
                                               enum manager_flavor *flavor)
 {
@@ -168,7 +168,7 @@ static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *f
     to->argv[to->used] = NULL;
 }
 
-/* "a:2,b:1", or without the numbers. */
+/* List hosts as "a:2,b:1", or without the numbers. */
 static char *manager_list(const struct manager_wish *wish, bool numbers)
 {
     char *text = NULL;
@@ -184,8 +184,7 @@ static char *manager_list(const struct manager_wish *wish, bool numbers)
     return NULL;
 }
 
-/* Whether ranks are placed as srun does by default: if they cannot be even, the first hosts get one
- * more. */
+/* Whether ranks are placed as srun does by default: evenly, with one more for the first hosts. */
 static bool manager_even(const struct place *place)
 {
     for (uint32_t i = 0; i < place->hosts; i++) {
@@ -195,7 +194,7 @@ static bool manager_even(const struct place *place)
     return true;
 }
 
-/* The names of carried variables that a manager accepts: not those with unusual characters. */
+/* Whether managers accept the name of this variable: they reject unusual characters. */
 static bool manager_name(const char *entry, size_t *len)
 {
     *len = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");

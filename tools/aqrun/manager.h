@@ -1,4 +1,4 @@
-/* Starting the processes by an available manager: srun, mpirun, mpiexec.hydra. */
+/* Starting the processes with an available manager: srun, mpirun, mpiexec.hydra. */
 #ifndef AQRUN_MANAGER_H
 #define AQRUN_MANAGER_H
 
@@ -6,25 +6,25 @@
 #include "place.h"
 
 struct manager_wish {
-    enum aqi_spawner spawner; /* from AQI_SPAWNER_PMIX on */
+    enum aqi_spawner spawner; /* AQI_SPAWNER_PMIX or a later one */
     const struct hosts *hosts;
     const struct place *place;
-    bool named;      /* the hosts are from the user, not from the batch system */
-    uint32_t spread; /* -N; 0: not given */
+    bool named;      /* the hosts are specified by the user, not by the batch system */
+    uint32_t spread; /* -N; 0: unspecified */
     bool prefix, oversubscribe;
-    const char *const *carried; /* NAME=VALUE of the environment */
-    bool only;                  /* pass on no other variables: --env-only */
+    const char *const *carried; /* variables to pass on, NAME=VALUE */
+    bool only;                  /* --env-only: pass on no other variables */
     char *const *command;
     bool verbose;
 };
 
 /*
- * The command of the first suitable manager found on PATH, with all arguments, NULL-terminated.
- * Never freed. NULL: see `why`.
+ * The command line of the first suitable manager on PATH, NULL-terminated and never freed. NULL:
+ * see `why`.
  */
 char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY]);
 
-/* template.c: the command in `variable`, with its placeholders replaced. Likewise. */
+/* template.c: the same for the command in `variable`, with its placeholders replaced. */
 char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
                         char why[HOSTS_WHY]);
 

@@ -1,4 +1,4 @@
-/* The command line of aqrun, as one table. */
+/* The command line of aqrun, as a table. */
 #include "base/settings.h"
 #include "command.h"
 #include "files.h"
@@ -38,7 +38,7 @@ static void option_output(const char *value)
     job.options.output = value;
 }
 
-/* Named variables are passed to other hosts, whatever they are. */
+/* Variables named explicitly are always passed to other hosts. */
 static void option_carry(const char *name, size_t len)
 {
     static size_t count;
@@ -56,7 +56,7 @@ static bool option_is_name(const char *text, size_t len)
     return len > 0 && !digit && strspn(text, LETTERS_AND_DIGITS "_") >= len;
 }
 
-/* The processes inherit the whole environment, so a name only has to exist. */
+/* The processes inherit the whole environment, so the variable only has to exist. */
 static void option_require(const char *value, size_t len)
 {
     char *name = strndup(value, len);
@@ -87,7 +87,7 @@ static void option_environment(const char *value)
     }
 }
 
-/* The processes inherit this. Some containers forbid it; then they run without. */
+/* The processes inherit this setting. Some containers forbid it; they then run without. */
 static void option_same_addresses(const char *value)
 {
     (void)value;

@@ -1,4 +1,4 @@
-/* Standard output and error of aqrun: a buffer each, written when there is room. */
+/* Standard output and error of aqrun: a buffer each, written as far as there is room. */
 #include "output.h"
 
 #include "base/array.h"
@@ -13,13 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Above the first, writing ranks must wait; below the second they may continue. */
+/* Above the first limit, ranks that write must wait; below the second, they may continue. */
 #define OUTPUT_FULL  (1u << 20)
 #define OUTPUT_READY (1u << 18)
 
 static void output_ready(struct aqi_source *source);
 
-/* A separate open file description, since O_NONBLOCK on the given one would affect all that
+/* Get a separate open file description: O_NONBLOCK on the given one would affect all processes that
  * share it. */
 static int output_reopen(int fd)
 {
@@ -87,7 +87,7 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-/* The output has no reader any more: writers must notice as they would without us. */
+/* The output has no reader any more: writers must notice, as they would without aqrun. */
 static void output_shut(struct output *output, int err)
 {
     output->closed = true;
@@ -141,13 +141,13 @@ static void output_ready(struct aqi_source *source)
 
 static void bytes_to_front(struct bytes *bytes)
 {
-    if (bytes->dropped == 0) return; /* nothing was dropped; `at` may be NULL */
+    if (bytes->dropped == 0) return; /* nothing was dropped, and `at` may be NULL */
     char *first = bytes->at - bytes->dropped;
     memmove(first, bytes->at, bytes->used);
     *bytes = (struct bytes){first, bytes->used, bytes->room + bytes->dropped, 0};
 }
 
-/* The rest is moved only if that costs no more than writing did. */
+/* The remaining bytes are moved only if that costs no more than writing did. */
 void bytes_drop(struct bytes *bytes, size_t len)
 {
     if (len == 0) return;
@@ -173,7 +173,7 @@ void output_append(struct output *output, const void *bytes, size_t len)
 
 void output_flush(struct output *output)
 {
-    /* While it waits for room, further attempts are useless. */
+    /* if it is waiting for room, there is no need to try */
     if (output->source.watched == 0) output_drain(output);
     if (output->waiting.used <= OUTPUT_FULL) return;
     output->full = true;

@@ -1,4 +1,4 @@
-/* Which ranks run on which host. */
+/* Assigns ranks to hosts. */
 #include "place.h"
 
 #include "base/fail.h"
@@ -9,7 +9,7 @@
 /* The result: the number of ranks of each host. */
 struct place_deal {
     const struct hosts *list;
-    uint32_t hosts; /* that may be used */
+    uint32_t hosts; /* number of hosts that may be used */
     uint32_t *ranks;
 };
 
@@ -36,8 +36,8 @@ static uint64_t place_below(const struct place_deal *deal, uint32_t level)
 }
 
 /*
- * Distribute ranks evenly: fill all hosts to the highest level for which there are enough ranks,
- * and give the first hosts one more.
+ * Distribute ranks evenly: fill all hosts to the highest level for which there are enough ranks;
+ * the remaining ones go to the first hosts, one each.
  */
 static void place_spread(const struct place_deal *deal, uint32_t ranks)
 {
@@ -96,7 +96,7 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
                        list->list[0].name);
 }
 
-/* Determine how many of the hosts are used, and where their ranks begin. */
+/* Determine how many hosts are used, and the first rank of each. */
 static void place_finish(struct place *place, const struct place_deal *deal)
 {
     uint32_t sum = 0;

@@ -1,4 +1,4 @@
-/* Which ranks run on which host: each host has consecutive ranks. */
+/* Assigns ranks to hosts. Each host gets consecutive ranks. */
 #ifndef AQRUN_PLACE_H
 #define AQRUN_PLACE_H
 
@@ -6,12 +6,12 @@
 
 /* The requested placement. */
 struct place_wish {
-    uint32_t ranks;     /* 0: as many as the hosts have slots, or otherwise one per host */
-    uint32_t hosts;     /* 0: as many as are needed */
-    bool oversubscribe; /* more ranks than slots are intended */
+    uint32_t ranks;     /* 0: the number of slots, or without slots one per host */
+    uint32_t hosts;     /* 0: as many as necessary */
+    bool oversubscribe; /* more ranks than slots are allowed */
 };
 
-/* The first `hosts` of the list are used, each by at least one rank. */
+/* The first `hosts` of the list are used, with at least one rank each. */
 struct place {
     uint32_t hosts;
     uint32_t ranks;
@@ -19,12 +19,12 @@ struct place {
 };
 
 /*
- * - With slots, hosts are filled one after the other. With a requested number of hosts, the
- *   ranks are spread evenly over them, as far as the slots allow.
- * - Without slots, they are spread evenly, over all hosts if there are no more than ranks.
- * - Evenly: if the numbers do not divide, the first hosts get one more.
- * - With more ranks than slots, if intended, all slots of all hosts are filled as many times as
- * possible; the rest is distributed as above.
+ * - With slots, hosts are filled one after the other, or if a number of hosts was requested, evenly
+ *   as far as the slots allow.
+ * - Without slots, ranks are spread evenly, over all hosts unless there are more hosts than ranks.
+ * - "Evenly" means that the first hosts get one more rank if the numbers do not divide.
+ * - With more ranks than slots, if allowed, all slots are filled as many times as possible; the
+ * remaining ranks are distributed as above.
  *
  * An empty list means this machine alone, for any number of ranks (one by default). On failure,
  * returns false with the problem and its solution in `why`.

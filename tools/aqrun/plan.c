@@ -1,4 +1,4 @@
-/* From hosts and ranks to agents: the root, the ranks of each, and the contents of tickets. */
+/* Derives agents from hosts and ranks: the root, the ranks of each agent, and the tickets. */
 #include "plan.h"
 
 #include "job.h"
@@ -20,9 +20,9 @@ extern char **environ;
 
 static struct {
     struct ticket ticket;
-    const char **names; /* of the hosts of agents */
-    uint32_t *agent_of; /* of ranks */
-    uint32_t root_host; /* index in the list; its count: the root has no ranks */
+    const char **names; /* of the agents' hosts */
+    uint32_t *agent_of; /* of each rank */
+    uint32_t root_host; /* index in the list; equal to its length: the root has no ranks */
 } plan;
 
 static void *plan_memory(size_t count, size_t bytes)
@@ -32,7 +32,7 @@ static void *plan_memory(size_t count, size_t bytes)
     return memory;
 }
 
-/* The root itself runs the ranks of this machine, wherever that is in the list. */
+/* The root itself runs the ranks of this machine, regardless of its position in the list. */
 static void plan_agents(void)
 {
     const struct place *place = &launch.place;

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Quoted so that a shell reads it back. */
+/* Print a word, quoted if necessary for a shell. */
 static void print_word(const char *word)
 {
     if (word[0] != '\0' && word[strspn(word, LETTERS_AND_DIGITS "_-+=./:,@%")] == '\0') {

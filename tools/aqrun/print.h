@@ -2,9 +2,9 @@
 #ifndef AQRUN_PRINT_H
 #define AQRUN_PRINT_H
 
-/* NAME=VALUE and a blank. */
+/* Print NAME=VALUE and a blank. */
 void print_variable(const char *name, const char *value);
-/* All words of a command. */
+/* Print all words of a command. */
 void print_words(char *const *words);
 
 #endif

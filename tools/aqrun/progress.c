@@ -7,7 +7,7 @@
 #define PROGRESS_SECOND 1000000000ull
 #define PROGRESS_NAMES  8u
 
-/* Pauses before the lines; the last one applies to all others. */
+/* Seconds before each line; the last one also applies to all later lines. */
 static const unsigned progress_pauses[] = {2, 3, 5, 10, 20, 30};
 
 static uint64_t progress_due(const struct progress *progress)
@@ -26,7 +26,7 @@ static AQI_PRINTF(3, 4) void progress_add(char *line, size_t *used, const char *
     *used = aqi_min(*used + (size_t)n, PROGRESS_LINE - 1);
 }
 
-/* Write some names, and the number of others. */
+/* List some names, and the number of the others. */
 static void progress_write(const struct progress_hosts *hosts, uint32_t missing, char *line)
 {
     size_t used = 0;

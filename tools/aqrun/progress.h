@@ -6,7 +6,7 @@
 
 #define PROGRESS_LINE 400u
 
-/* Zeroed at first, except for `began_ns`. */
+/* Initialize to zero, except for `began_ns`. */
 struct progress {
     uint64_t began_ns;
     uint64_t last_ns; /* when the last line was due */
@@ -21,9 +21,9 @@ struct progress_hosts {
 };
 
 /*
- * Get the line to print now, if any: the first after two seconds, others less and less often, as
- * long as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when
- * to call again, UINT64_MAX once all have answered.
+ * Get the line to print now, if any: "14 of 16 hosts have answered; waiting for n7, n12". The
+ * first is due after two seconds, further ones at increasing intervals until all hosts have
+ * answered. `*next` is the time of the next call, UINT64_MAX once all have answered.
  */
 bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,
                    char line[PROGRESS_LINE], uint64_t *next);

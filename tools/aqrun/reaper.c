@@ -19,7 +19,7 @@
 
 #define REAPER_STRAYS_NAP 5 /* ms, if no SIGCHLD arrives */
 
-/* The signals aqrun handles: what to do with each. */
+/* The signals that aqrun handles, with the handler of each. */
 static void reaper_reap(int number);
 static void reaper_end(int number);
 static void reaper_stop(int number);
@@ -34,19 +34,19 @@ static const struct {
 };
 
 /*
- * Signals whose default action would harm aqrun: for a closed reader, reading in the background,
- * and a file that is too large.
+ * Signals whose default action would stop or kill aqrun: for a pipe without a reader, for reading
+ * in the background, and for a file that is too large.
  */
 static const int reaper_ignored[] = {SIGPIPE, SIGTTIN, SIGXFSZ};
 
 static struct {
     struct aqi_source source;
     bool stops;    /* SIGTSTP has arrived */
-    sigset_t mask; /* as found */
+    sigset_t mask; /* original mask */
     struct sigaction ignored[AQI_COUNT_OF(reaper_ignored)];
     struct sigaction child;
-    unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
-    struct bytes named;       /* pids of the strays that have been reported */
+    unsigned long long start; /* start time of aqrun, in clock ticks since boot as in /proc */
+    struct bytes named;       /* pids of strays that have been reported */
 } reaper;
 
 static void reaper_ready(struct aqi_source *source)
@@ -58,7 +58,7 @@ static void reaper_ready(struct aqi_source *source)
                 reaper_signals[i].handle((int)info.ssi_signo);
 }
 
-/* If aqrun was started with a signal ignored (nohup, a shell's &), it stays ignored. */
+/* A signal that was ignored when aqrun was started (nohup, a shell's &) stays ignored. */
 static bool reaper_wants(int number)
 {
     struct sigaction action;
@@ -76,7 +76,7 @@ void reaper_open(void)
     struct sigaction ignore = {.sa_handler = SIG_IGN}, normal = {.sa_handler = SIG_DFL};
     for (size_t i = 0; i < AQI_COUNT_OF(reaper_ignored); i++)
         sigaction(reaper_ignored[i], &ignore, &reaper.ignored[i]);
-    sigaction(SIGCHLD, &normal, &reaper.child); /* if ignored, the kernel would reap */
+    sigaction(SIGCHLD, &normal, &reaper.child); /* the kernel must not reap */
     int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0) die("signalfd: %s", strerror(errno));
     aqi_source_open(&reaper.source, fd, reaper_ready);
@@ -86,7 +86,7 @@ void reaper_open(void)
     unsigned long long ticks = (unsigned long long)sysconf(_SC_CLK_TCK);
     reaper.start = (unsigned long long)boot.tv_sec * ticks +
                    (unsigned long long)boot.tv_nsec * ticks / 1000000000u;
-    /* Processes left behind by ranks become our children, not init's. */
+    /* Processes left behind by ranks become children of aqrun, not of init. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         say("this system refuses PR_SET_CHILD_SUBREAPER (%s): processes that a rank starts in "
             "another process group or session may outlive the job",
@@ -103,7 +103,7 @@ void reaper_restore_signals(void)
 
 static struct rank *reaper_find(pid_t pid)
 {
-    /* A group stays in the table while it has processes, so `running` must agree. */
+    /* A group stays in the table as long as it has processes, so check `running`, too. */
     for (uint32_t i = 0; i < job.spawned; i++)
         if (job.groups[i] == pid && job.ranks[i].running) return &job.ranks[i];
     return NULL;
@@ -115,7 +115,7 @@ static void reaper_ended(struct rank *rank, int status)
     job.running--;
     spawn_read_reports();
     aqi_desk_drain(rank->number);
-    /* The guard needs the group's entry as long as it has other processes. */
+    /* The guard needs the group's entry as long as the group has other processes. */
     if (kill(-rank->pid, 0) != 0) job.groups[rank - job.ranks] = 0;
     aqi_hub_ended(job.hub, rank->number, status);
     aqi_desk_leave(rank->number);
@@ -152,7 +152,7 @@ static void reaper_end(int number)
                        strsignal(number));
 }
 
-/* Ctrl-Z: first stop the ranks; aqrun stops once other hosts have been notified. */
+/* Ctrl-Z: stop the ranks first; aqrun stops once other hosts have been notified. */
 static void reaper_stop(int number)
 {
     (void)number;
@@ -160,7 +160,7 @@ static void reaper_stop(int number)
     reaper.stops = true;
 }
 
-/* The time until we continue does not count for any timeout. */
+/* The time for which aqrun is stopped is excluded from all timeouts. */
 bool reaper_stopped(void)
 {
     if (!reaper.stops) return false;
@@ -187,7 +187,7 @@ bool reaper_look(pid_t pid, struct process *process)
     if (file == NULL) return false;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
-    const char *name_end = strrchr(text, ')'); /* the name may contain anything */
+    const char *name_end = strrchr(text, ')'); /* the name may contain any characters */
     return name_end != NULL &&
            sscanf(name_end,
                   ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
@@ -196,8 +196,8 @@ bool reaper_look(pid_t pid, struct process *process)
 }
 
 /*
- * Whether this process is a child of ours that was started after aqrun: if a program became aqrun
- * by exec, it may have older children.
+ * Whether this process is a child of aqrun and started after it. A program that became aqrun by
+ * exec may have older children.
  */
 static bool reaper_is_stray(pid_t pid)
 {
@@ -206,7 +206,7 @@ static bool reaper_is_stray(pid_t pid)
            process.start >= reaper.start;
 }
 
-/* Report a stray once, since strays may take long to end. */
+/* Report each stray only once, since strays may take long to end. */
 static void reaper_name_stray(pid_t pid)
 {
     for (size_t i = 0; i < reaper.named.used; i += sizeof(pid))
@@ -236,7 +236,7 @@ static size_t reaper_kill_once(void)
 void reaper_kill_strays(void)
 {
     uint64_t limit = aqi_now_ns() + job.exit_timeout_ns;
-    /* The children of those killed become ours in turn. */
+    /* The children of killed strays become children of aqrun in turn. */
     for (;;) {
         reaper_reap(SIGCHLD);
         if (reaper_kill_once() == 0 || aqi_now_ns() > limit) return;

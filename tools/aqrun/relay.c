@@ -1,4 +1,4 @@
-/* Line-wise relays of the output of ranks. */
+/* Relays of the output of ranks, line by line. */
 #include "files.h"
 #include "job.h"
 
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define RELAY_CHUNK 65536
-/* A longer line is forwarded in pieces. */
+/* Longer lines are forwarded in pieces. */
 #define RELAY_LINE_MAX (1u << 20)
 
 static void relay_ready(struct aqi_source *source);
@@ -27,8 +27,8 @@ int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct outpu
 }
 
 /*
- * Write one line, or without a prefix several: the part kept so far, the `len` bytes at `bytes`,
- * and a newline.
+ * Write one line, or without --prefix several: the incomplete line kept so far, `len` bytes at
+ * `bytes`, and a newline.
  */
 static void relay_line(struct relay *relay, const char *bytes, size_t len)
 {
@@ -80,7 +80,7 @@ static void relay_to_file(const struct relay *relay, const char *bytes, size_t l
         aqi_hub_printed(job.hub, relay->rank, AQI_STREAM_FILES + relay->stream, bytes, len);
 }
 
-/* Read once. Returns false if nothing is available now. Closes at the end of file. */
+/* Read once. Returns false if no data is available now. Closes the source at end of file. */
 static bool relay_read(struct relay *relay)
 {
     char chunk[RELAY_CHUNK];

@@ -1,6 +1,6 @@
 /*
- * `aqrun --agent`: the part of a job that runs on this host. Its instructions are a ticket on
- * standard input, from the aqrun that has started it by ssh; everything else goes over links.
+ * `aqrun --agent`: runs a job's ranks on this host. It reads its ticket from standard input,
+ * written by the aqrun that has started it through ssh; all other communication uses links.
  */
 #include "base/clock.h"
 #include "job.h"
@@ -19,19 +19,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A ticket arrives at once, unless there is no writer. */
+/* Time limit for the ticket, which arrives immediately unless there is no writer. */
 #define REMOTE_PATIENCE_NS 60000000000u
 
 /*
- * The standard input after the ticket: its end means that the process that started us is gone or
- * ends the job.
+ * Standard input, after the ticket: end of file means that the process that started this one has
+ * ended, or ends the job.
  */
 static struct {
     struct aqi_source input;
     struct ticket ticket;
 } remote = {.input.fd = -1};
 
-/* Read more bytes; 0: end of file. Dies if none arrive. */
+/* Read more bytes; returns 0 at end of file. Dies if none arrive in time. */
 static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
 {
     for (;;) {
@@ -75,10 +75,11 @@ static void remote_set_limits(void)
         const struct ticket_limit *limit = &remote.ticket.limits[i];
         struct rlimit now, wanted = {.rlim_cur = limit->soft, .rlim_max = limit->hard};
         /*
-         * Numbers, as in the ticket: the type of getrlimit's argument differs between C libraries.
+         * Use the system call: resources are numbers in the ticket, and the argument type of
+         * getrlimit differs between C libraries.
          */
         if (syscall(SYS_prlimit64, 0, limit->resource, NULL, &now) != 0) continue;
-        /* Limits of this host may have been set lower on purpose: do not exceed them. */
+        /* Limits of this host may be lower on purpose: do not exceed them. */
         wanted.rlim_max = aqi_min(wanted.rlim_max, now.rlim_max);
         wanted.rlim_cur = aqi_min(wanted.rlim_cur, wanted.rlim_max);
         (void)syscall(SYS_prlimit64, 0, limit->resource, &wanted, NULL);
@@ -117,7 +118,7 @@ static void remote_input_ready(struct aqi_source *source)
     aqi_hub_forsaken(job.hub);
 }
 
-/* Set the agent of each rank; for ranks of other hosts, any other number will do. */
+/* Set the agent of each rank. For ranks of other hosts, any other number suffices. */
 static void remote_place(struct aqi_hub_params *hub)
 {
     const struct ticket_host *own = &remote.ticket.tree[0];
@@ -140,9 +141,9 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     const char *ssh = getenv("SSH_CONNECTION");
     char connection[256];
     /*
-     * If a command other than ssh exec'ed us, we might get a signal at the end of the session,
-     * which would be taken as a request to end the job. The link and the input also show the end,
-     * and the job may survive it.
+     * If a command other than ssh exec'ed this program, the end of the session might send a
+     * signal, which would be taken as a request to end the job. The link and standard input report
+     * that end as well, and the job may survive it.
      */
     prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");

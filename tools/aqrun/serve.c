@@ -1,4 +1,4 @@
-/* The hub's hooks on this host: signals, messages for the user, the end. */
+/* The hub's hooks on this host: signals, messages for the user, the end of the job. */
 #include "alike.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static void serve_kill(void *arg, uint32_t number, int signal_number)
     if (rank->running) kill(-rank->pid, signal_number);
 }
 
-/* An unknown state counts as asleep. */
+/* A process whose state is unknown counts as asleep. */
 static bool serve_asleep(void *arg, uint32_t number)
 {
     struct process process;
@@ -32,7 +32,7 @@ static bool serve_asleep(void *arg, uint32_t number)
     return !reaper_look(serve_rank(number)->pid, &process) || process.state == 'D';
 }
 
-/* Whether the kernel has killed processes of our cgroup for its memory limit since the job
+/* Add a hint if the kernel has killed processes of this cgroup for its memory limit since the job
  * began. */
 static const char *serve_hint(void *arg)
 {
@@ -50,7 +50,7 @@ static void serve_say_line(const char *line)
     output_flush(&job.output[1]);
 }
 
-/* Combine equal messages: hosts tend to fail for the same reason. */
+/* Combine equal messages: hosts often fail for the same reason. */
 static void serve_say_alike(const char *text)
 {
     char line[AQI_CONTROL_TEXT + 16];
@@ -100,7 +100,7 @@ static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *
     output_flush(&job.output[stream]);
 }
 
-/* The ranks may have succeeded, and nothing else would report that output is missing. */
+/* The ranks may have succeeded, and nothing else would report missing output. */
 void serve_tell_missing(const char *why)
 {
     if (!job.over || job.agent != 0 || aqi_hub_code(job.hub) != 0) return;

@@ -1,4 +1,4 @@
-/* Sessions of ssh in the event loop: start, ticket, output, end. */
+/* Sessions of ssh in the event loop: starting them, ticket, output, and end. */
 #include "session.h"
 
 #include "base/settings.h"
@@ -16,16 +16,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For a login script that never stops printing: output beyond this is discarded. */
+/* Output beyond this is discarded, in case a login script never stops printing. */
 #define SESSION_LINES   1000u
 #define SESSION_CHUNK   4096u
 #define SESSION_SECOND  1000000000u
-#define SESSION_USAGE   2   /* of an aqrun before --agent, or of another command of that name */
-#define SESSION_NO_EXEC 127 /* also the code of a shell if the command is missing */
+#define SESSION_USAGE   2   /* of an aqrun without --agent, or of another command with that name */
+#define SESSION_NO_EXEC 127 /* also the code of a shell that does not find the command */
 
 enum session_state { SESSION_QUEUED, SESSION_STARTED, SESSION_ANSWERED };
 
-/* One of its two output streams. */
+/* One of the two output streams of a session. */
 struct session_stream {
     struct aqi_source source;
     struct session *session;
@@ -43,15 +43,15 @@ struct session {
     uint8_t *ticket;
     size_t ticket_len, ticket_sent;
     enum session_state state;
-    bool released; /* its input ends with the ticket */
+    bool released; /* standard input is closed after the ticket */
     uint64_t deadline_ns;
-    bool late; /* it was killed at the deadline */
+    bool late; /* it was killed at its deadline */
     pid_t pid;
-    struct aqi_source life; /* its pidfd, if the kernel supports that */
+    struct aqi_source life; /* pidfd, if the kernel supports that */
     struct aqi_source input;
     struct session_stream streams[2];
     unsigned lines;
-    char said[256]; /* its last line on standard error, or otherwise on standard output */
+    char said[256]; /* last line on standard error, or if there is none on standard output */
     bool said_error;
 };
 
@@ -157,7 +157,7 @@ static void session_line(struct session_stream *stream)
         all->hooks.line(all->arg, session->host, stream->number, "(further output is not shown)");
 }
 
-/* Read once. Returns false if nothing is available now, or ever will be. */
+/* Read once. Returns false if there is no data now, or never will be. */
 static bool session_read(struct session_stream *stream)
 {
     char chunk[SESSION_CHUNK];
@@ -178,7 +178,7 @@ static void session_readable(struct aqi_source *source)
     session_read(AQI_SOURCE_OF(source, struct session_stream, source));
 }
 
-/* --- its ticket ------------------------------------------------------------------------------- */
+/* --- the ticket ------------------------------------------------------------------------------- */
 
 static void session_writable(struct aqi_source *source)
 {
@@ -187,16 +187,16 @@ static void session_writable(struct aqi_source *source)
                             session->ticket_len - session->ticket_sent);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (written > 0) session->ticket_sent += (size_t)written;
-    /* If it stops reading, its end will show why. */
+    /* If the session stops reading, the way it ends shows why. */
     if (written > 0 && session->ticket_sent < session->ticket_len) return;
     aqi_source_watch(source, 0);
     session_drop_ticket(session);
     if (session->released) aqi_source_close(source);
 }
 
-/* --- its end ---------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
-/* The meaning of the exit code of a failed session. */
+/* Describe the exit code of a failed session. */
 static void session_reason(const struct session *session, int status, char *text, size_t room)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -222,7 +222,7 @@ static void session_reason(const struct session *session, int status, char *text
                  strsignal(WTERMSIG(status)));
 }
 
-/* Whether ssh or the network failed. */
+/* Whether ssh or the network failed, not the agent. */
 static bool session_is_of_ssh(const struct session *session, int status)
 {
     return session->state != SESSION_ANSWERED &&
@@ -246,7 +246,7 @@ static void session_finish(struct session *session, bool failed, const char *why
     session_free(session);
 }
 
-/* Its first process has been reaped; others may still hold the pipes of its output. */
+/* The session's process has been reaped; others may still hold the pipes of its output. */
 static void session_over(struct session *session, int status)
 {
     char reason[256], hand[512] = "", why[SESSION_TEXT];
@@ -260,7 +260,7 @@ static void session_over(struct session *session, int status)
     session->pid = 0;
     session_reason(session, status, reason, sizeof(reason));
     if (session_is_of_ssh(session, status)) ssh_by_hand(session->argv, hand, sizeof(hand));
-    /* If an agent had answered, its last output is not the reason. */
+    /* If the agent has answered, the last output is not the reason. */
     quoted = session->state != SESSION_ANSWERED && session->said[0] != '\0';
     snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
              quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
@@ -274,7 +274,7 @@ static void session_died(struct aqi_source *source)
     int status = 0;
     pid_t pid = waitpid(session->pid, &status, WNOHANG);
     if (pid == session->pid) session_over(session, status);
-    /* It was reaped elsewhere; sessions_reaped will be called. */
+    /* already reaped: sessions_reaped will be called */
     if (pid < 0) aqi_source_watch(source, 0);
 }
 
@@ -288,11 +288,11 @@ bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
     return true;
 }
 
-/* --- its start -------------------------------------------------------------------------------- */
+/* --- the start -------------------------------------------------------------------------------- */
 
 struct session_ends {
     int ours[3], theirs[3];
-    int report[2]; /* exec's error; closes by itself on success */
+    int report[2]; /* error of exec; closed by a successful exec */
 };
 
 static void session_close_ends(int *fds, size_t count)
@@ -315,7 +315,7 @@ static bool session_open_ends(struct session_ends *ends)
 }
 
 /*
- * A session has no terminal, so nothing can prompt there for a password, or be stopped by Ctrl-C.
+ * A session has no terminal, so ssh cannot prompt for a password, and Ctrl-C does not stop it.
  */
 static _Noreturn void session_exec(const struct session *session, struct session_ends *ends,
                                    pid_t parent)
@@ -333,7 +333,7 @@ static _Noreturn void session_exec(const struct session *session, struct session
     _exit(written > 0 ? SESSION_NO_EXEC : 126);
 }
 
-/* 0, or the errno of the step named by `*what`. */
+/* Returns 0, or the errno of the step named by `*what`. */
 static int session_fork(struct session *session, struct session_ends *ends, const char **what)
 {
     int err = 0;
@@ -369,7 +369,7 @@ static void session_not_started(struct session *session, const char *what, int e
     session_finish(session, true, why);
 }
 
-/* Start the session; frees it on failure. */
+/* Start the session; freed on failure. */
 static void session_begin(struct session *session, uint64_t now)
 {
     struct session_ends ends;
@@ -392,7 +392,7 @@ static void session_begin(struct session *session, uint64_t now)
     }
     if (session->ticket_len > 0) aqi_source_watch(&session->input, EPOLLOUT);
     int life = (int)syscall(SYS_pidfd_open, session->pid, 0);
-    if (life < 0) return; /* then only sessions_reaped reports it */
+    if (life < 0) return; /* its end is only reported by sessions_reaped */
     aqi_source_open(&session->life, life, session_died);
     aqi_source_watch(&session->life, EPOLLIN);
 }
@@ -413,7 +413,7 @@ uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
         }
         if (session->state == SESSION_QUEUED && sessions->unanswered < sessions->fanout) {
             session_begin(session, now);
-            next = now; /* it has a deadline, or made room */
+            next = now; /* it has a deadline now, or has failed */
         }
     }
     return next;

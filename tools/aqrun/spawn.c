@@ -1,4 +1,4 @@
-/* Fork and exec of the ranks, a few at a time so that aqrun stays responsive. */
+/* Forking the ranks, a few at a time so that aqrun stays responsive, and exec of the program. */
 #include "files.h"
 #include "job.h"
 #include "print.h"
@@ -14,7 +14,7 @@
 
 #define SPAWN_BATCH 16
 
-/* A child's report of a failure; small enough for an atomic write. */
+/* A child's report of a failure, small enough for an atomic write. */
 struct spawn_report {
     uint32_t rank;
     int32_t err;
@@ -22,7 +22,7 @@ struct spawn_report {
 };
 
 static struct {
-    struct aqi_source reports; /* read end; the write end closes by itself at each exec */
+    struct aqi_source reports; /* read end; exec closes the write end */
     int report_to;
     int null;
     int input; /* standard input of rank 0 */
@@ -76,7 +76,7 @@ void spawn_read_reports(void)
         if (got < 0 && errno == EINTR) continue;
         if (got == 0) aqi_source_close(&spawn.reports);
         if (got != (ssize_t)sizeof(report)) return;
-        if (aqi_hub_ending(job.hub)) continue; /* all fail for the same reason */
+        if (aqi_hub_ending(job.hub)) continue; /* all ranks fail for the same reason */
         char where[BIND_TEXT_BYTES];
         if (report.unbound) {
             aqi_hub_failed(
@@ -91,7 +91,7 @@ void spawn_read_reports(void)
     }
 }
 
-/* The variables that identify a rank; `set` is called for each. */
+/* Set the variables that identify a rank, by calling `set` for each. */
 static void spawn_environment(uint32_t rank, void (*set)(const char *name, const char *value))
 {
     char number[16], size[16], place[16], cores[16], local[16], local_size[16];
@@ -118,14 +118,14 @@ static void spawn_set(const char *name, const char *value)
 }
 
 /*
- * Identify the file of standard error: while a rank's is still the same, the library's warnings may
- * go through us.
+ * Identify the file of standard error: as long as that of a rank is the same, aqrun may print the
+ * library's warnings.
  */
 static void spawn_say_stderr(void)
 {
     char text[48];
     struct stat is;
-    unsetenv("AQ_STDERR"); /* from a job that runs aqrun */
+    unsetenv("AQ_STDERR"); /* set if a rank of another job runs aqrun */
     if (job.options.output != NULL || job.options.prefix || fstat(STDERR_FILENO, &is) != 0) return;
     snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)is.st_dev,
              (unsigned long long)is.st_ino);
@@ -137,22 +137,22 @@ struct spawn_files {
     int standard[3];
 };
 
-/* In the child: become the program. */
+/* In the child: set up its environment and exec the program. */
 static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_files *files,
                                  pid_t launcher)
 {
     setpgid(0, 0);
-    /* Recorded for the guard: aqrun may be killed before it does so itself. */
+    /* For the guard: aqrun may be killed before it records the group itself. */
     job.groups[rank - job.ranks] = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(AQI_EXIT_FAILED); /* it died before the line above */
+    if (getppid() != launcher) _exit(AQI_EXIT_FAILED); /* the launcher died before prctl */
     reaper_restore_signals();
     limits_restore();
     spawn_environment(rank->number, spawn_set);
     for (int i = 0; i < 3; i++)
         if (files->standard[i] != i) dup2(files->standard[i], i);
     spawn_say_stderr();
-    /* The epoll set is not needed here, so its number, the same in all ranks, is free. */
+    /* The epoll set is not needed here, so its number is free. It is the same in all ranks. */
     dup2(files->place, spawn.epoll);
     bool bound = bind_rank(rank->number - job.first);
     if (bound) execvp(job.options.command[0], job.options.command);
@@ -174,7 +174,7 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
 {
     struct output *to = job.agent == 0 ? job.output : job.far;
     const char *pattern = job.options.output;
-    bool one = pattern != NULL && files_are_same(pattern); /* earlier output comes first */
+    bool one = pattern != NULL && files_are_same(pattern); /* one relay keeps the order of both */
     for (unsigned i = 0; i < 2; i++) {
         if (i == 1 && one)
             files->standard[2] = fcntl(files->standard[1], F_DUPFD_CLOEXEC, 3);
@@ -188,9 +188,9 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
 }
 
 /*
- * Set the destination of the rank's output, if not ours. Files are written by the root, on its
- * host, since few programs check whether their output arrives. FIFOs and devices of this host are
- * left to the rank, since they might block us.
+ * Set the destination of the rank's output, unless it is aqrun's own. Files are written by the
+ * root, on its host, since few programs check whether their output was written. FIFOs and devices
+ * of this host are opened for the rank itself, since they might block aqrun.
  */
 static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
 {
@@ -232,7 +232,7 @@ static void spawn_rank(struct rank *rank)
         return;
     }
     if (rank->number == 0) input_handed_over();
-    setpgid(pid, pid); /* also here, whichever is first; we may kill the group at once */
+    setpgid(pid, pid); /* as in the child, whichever is first: the group may be killed now */
     rank->pid = pid;
     rank->running = true;
     job.groups[rank - job.ranks] = pid;

@@ -8,19 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Characters that need no quotes in any shell, not even at the start of a word. */
+/* Characters that need no quotes in any shell, even at the start of a word. */
 #define SSH_PLAIN                                                                                  \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"                               \
     "/._-+,:@"
-/* Characters not protected by single quotes in one of sh, csh and fish. */
+/* Characters that single quotes do not protect in at least one of sh, csh and fish. */
 #define SSH_UNQUOTABLE "'!\\\n"
 
-/* OpenSSH uses the first value of an option, so these are defaults. */
+/* Defaults: OpenSSH uses the first value of an option. */
 static const char *const ssh_defaults[] = {"-T", "-o", "BatchMode=yes", "-o", "ForwardX11=no"};
 
 /*
- * A path with any other character, as octal numbers for printf: the remote shell sees only
- * characters that mean the same in all shells. The x keeps newlines at the end from being removed.
+ * Encode a path with other characters as octal numbers for printf: the remote shell then parses
+ * only characters that have the same meaning in all shells. The x prevents the removal of trailing
+ * newlines.
  */
 static char *ssh_octal_line(const char *path)
 {
@@ -44,14 +45,14 @@ char *ssh_remote_line(const char *path)
     return asprintf(&line, "exec %s%s%s --agent", quote, path, quote) < 0 ? NULL : line;
 }
 
-/* All words in one block: pointers first, then their bytes. */
+/* All words in one block: first the pointers, then the bytes. */
 struct ssh_words {
     char **argv;
     size_t count;
-    char *bytes; /* the next free one */
+    char *bytes; /* next free byte */
 };
 
-/* Copy the next word of a text to `to`, by the rules of a shell. Returns false if a quote is not
+/* Copy the next word of a text to `to`, by the rules of the shell. Returns false if a quote is not
  * closed. */
 static bool ssh_word(const char **text, char **to)
 {
@@ -83,7 +84,7 @@ static bool ssh_split(struct ssh_words *words, const char *text)
 
 char **ssh_words(const char *text)
 {
-    size_t most = strlen(text) + 1; /* words, and characters with their terminators */
+    size_t most = strlen(text) + 1; /* words, and bytes with their terminators */
     struct ssh_words words = {.argv = malloc(most * (sizeof(*words.argv) + 1) + 1)};
     if (words.argv == NULL) return NULL;
     words.bytes = (char *)(words.argv + most);
@@ -135,7 +136,7 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
 {
     char *line = ssh_remote_line(way->aqrun);
     size_t given = strlen(way->command) + strlen(way->options);
-    /* No more words than characters, and no more characters than were given. */
+    /* There are at most as many words as characters, and words never grow. */
     size_t most = given + AQI_COUNT_OF(ssh_defaults) + 4;
     size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
     char **argv = malloc(most * sizeof(*argv) + bytes);
@@ -153,7 +154,7 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
     return NULL;
 }
 
-/* Whether these words begin with those added by aqrun. */
+/* Whether these words begin with the options added by aqrun. */
 static bool ssh_begins_defaults(char *const *argv)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(ssh_defaults); i++)
@@ -165,7 +166,7 @@ void ssh_by_hand(char *const *argv, char *text, size_t room)
 {
     size_t used = 0;
     text[0] = '\0';
-    /* All but the last, which is the remote command line. */
+    /* All but the last word, which is the remote command line. */
     for (; argv[0] != NULL && argv[1] != NULL && used < room; argv++) {
         if (ssh_begins_defaults(argv)) argv += AQI_COUNT_OF(ssh_defaults);
         bool plain = argv[0][0] != '\0' && argv[0][strspn(argv[0], SSH_PLAIN "=")] == '\0';

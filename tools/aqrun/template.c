@@ -1,4 +1,4 @@
-/* The command of a manager from the user: AQ_MPIRUN_CMD="mpirun -np %N %C". */
+/* A manager's command specified by the user: AQ_MPIRUN_CMD="mpirun -np %N %C". */
 #include "manager.h"
 #include "ssh.h"
 
@@ -9,13 +9,13 @@
 struct template
 {
     const struct manager_wish *wish;
-    const char *variable; /* its name, for messages */
-    char **argv, **made;  /* `made`: those words of it that were allocated */
+    const char *variable; /* name of the variable, for messages */
+    char **argv, **made;  /* `made`: the words that were allocated */
     size_t used, made_count;
     bool has_program;
 };
 
-/* Expand a placeholder for any number of words. Returns false if the word is something else. */
+/* Expand a placeholder that stands for several words. Returns false if the word is not one. */
 static bool template_list(struct template *to, const char *word)
 {
     char *const *command = to->wish->command;
@@ -30,7 +30,7 @@ static bool template_list(struct template *to, const char *word)
     return true;
 }
 
-/* A word with its placeholders replaced; NULL: an unknown one, or out of memory. */
+/* Replace the placeholders in a word. Returns NULL if one is unknown, or if out of memory. */
 static char *template_word(struct template *to, const char *word, char *why, size_t room)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* The encoding of an agent's ticket: fields by a table, and conditions on the whole. */
+/* Encodes and decodes an agent's ticket: a table of fields, and checks of their consistency. */
 #include "ticket.h"
 
 #include "base/fail.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define TICKET_HEAD      "aqrun ticket "
-#define TICKET_HEAD_LINE 80u /* the first line is not longer */
+#define TICKET_HEAD_LINE 80u /* maximum length of the first line */
 
 enum ticket_type {
     TICKET_U32,
@@ -24,7 +24,7 @@ enum ticket_type {
 struct ticket_field {
     const char *name;
     enum ticket_type type;
-    size_t offset, count; /* in the struct; of the number of items */
+    size_t offset, count; /* offset in the struct, and offset of the number of items */
 };
 
 #define TICKET_FIELD(kind, field)                                                                  \
@@ -66,7 +66,7 @@ static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "the fields received are a word
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-/* The first pass has no room, and only counts. */
+/* In the first pass, `bytes` is NULL, and bytes are only counted. */
 struct ticket_out {
     uint8_t *bytes;
     size_t used;
@@ -182,7 +182,7 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* The unread rest of a field. */
+/* The unread part of a field. */
 struct ticket_in {
     uint8_t *at, *end;
 };
@@ -211,7 +211,7 @@ struct ticket_piece {
     _Alignas(16) uint8_t bytes[];
 };
 
-/* Room for the items of a list and a terminating zero. */
+/* Allocate the items of a list and a terminating zero. */
 static void *ticket_room(struct ticket *ticket, size_t count, size_t size)
 {
     size_t bytes = (count + 1) * size;
@@ -223,7 +223,7 @@ static void *ticket_room(struct ticket *ticket, size_t count, size_t size)
     return piece->bytes;
 }
 
-/* Keys and passwords in the environment must not stay in memory. */
+/* Erase keys and passwords in the environment before freeing them. */
 void ticket_free(struct ticket *ticket)
 {
     while (ticket->memory != NULL) {
@@ -248,7 +248,7 @@ static bool ticket_get_texts(struct ticket *ticket, struct ticket_in *in, const 
     return true;
 }
 
-/* An item takes at least as many bytes as its numbers. */
+/* Minimum bytes of an item: those of its numbers. */
 enum { TICKET_HOST_BYTES = 12, TICKET_LIMIT_BYTES = 20 };
 
 static bool ticket_get_hosts(struct ticket *ticket, struct ticket_in *in)
@@ -308,7 +308,7 @@ static const struct ticket_field *ticket_find(const uint8_t *name, size_t len)
     return NULL;
 }
 
-/* The next field of the body; `have` is the set of those received. */
+/* Decode the next field of the body; `come` is the set of those received. */
 static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64_t *come,
                              char why[TICKET_WHY])
 {
@@ -331,7 +331,7 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
     return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", field->name);
 }
 
-/* Properties that later code relies on. */
+/* Check conditions on which later code relies. Returns the name of a field that violates one. */
 static const char *ticket_nonsense(const struct ticket *t)
 {
     if (t->ranks == 0 || t->ranks > AQI_MAX_RANKS) return "ranks";
@@ -367,7 +367,7 @@ static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why
     return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", nonsense);
 }
 
-/* Check the first line. Returns 1 if it is ours, 0 if it is incomplete, -1 on failure (see
+/* Check the first line. Returns 1 if it is valid, 0 if it is incomplete, -1 on failure (see
  * `why`). */
 static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, size_t *used,
                            char why[TICKET_WHY])

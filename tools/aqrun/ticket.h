@@ -1,11 +1,11 @@
 /*
- * The ticket: everything that an agent needs to take part in a job, sent through the stdin of its
- * ssh session.
+ * The ticket: all that an agent needs to take part in a job, sent to the standard input of its ssh
+ * session.
  *
  * It begins with a line of text whose format is the same in all versions, so that both sides of a
- * mismatch can report it: "aqrun ticket PROTOCOL VERSION\n". The rest is little-endian: its number
- * of bytes, and fields, each as length and bytes of the name, and length and bytes of the value.
- * Unknown fields are skipped.
+ * mismatch can report it: "aqrun ticket PROTOCOL VERSION\n". The number of bytes and the fields
+ * follow, little-endian; each field consists of the length and bytes of its name, and the length
+ * and bytes of its value. Unknown fields are skipped.
  */
 #ifndef AQRUN_TICKET_H
 #define AQRUN_TICKET_H
@@ -24,7 +24,7 @@ enum ticket_flag {
     TICKET_SURVIVE = 4,
     TICKET_VERBOSE = 8,
     TICKET_SAME_ADDRESSES = 16,
-    TICKET_ROOTLESS = 32 /* the root, number 0, has no ranks: ranks count hosts from number 1 */
+    TICKET_ROOTLESS = 32 /* the root has no ranks; hosts of ranks are numbered from 1 */
 };
 
 /* A host of the tree, and its ranks. */
@@ -39,15 +39,15 @@ struct ticket_limit {
     uint64_t soft, hard;
 };
 
-/* Lists of texts end with NULL. Decoding allocates memory, freed by ticket_free. */
+/* Lists are NULL-terminated. Decoding allocates memory, which ticket_free frees. */
 struct ticket {
     uint8_t key[AQI_JOB_KEY_BYTES];
-    const char *job; /* its id */
+    const char *job; /* ID of the job */
     uint32_t ranks, hosts;
-    uint32_t host;          /* the agent's own number; 0 is the root, and gets no ticket */
-    uint32_t fanout;        /* of the tree: parents and children follow from the numbers */
-    const char **addresses; /* of the parent, its parent, and so on up to the root, each in the
-                               format of aqi_links_offer */
+    uint32_t host;          /* number of the agent; 0 is the root, which gets no ticket */
+    uint32_t fanout;        /* fanout of the tree, which determines parents and children */
+    const char **addresses; /* of the parent, the grandparent, … the root, each in the format of
+                             * aqi_links_offer */
     const char *ports;      /* AQ_CONTROL_PORTS */
     const struct ticket_host *tree; /* the agent's host, then those below it */
     uint32_t tree_count;
@@ -58,23 +58,23 @@ struct ticket {
     const struct ticket_limit *limits;
     uint32_t limit_count;
     uint32_t flags;                                       /* of enum ticket_flag */
-    const char *ssh_command, *ssh_options, *remote_aqrun; /* how to start those below */
+    const char *ssh_command, *ssh_options, *remote_aqrun; /* how to start the agents below */
     const char *output;                                   /* --output, or "" */
     uint64_t ssh_timeout_ns, start_timeout_ns, exit_timeout_ns, host_timeout_ns;
     struct ticket_piece *memory;
 };
 
-/* The bytes of a ticket, to be freed by the caller after explicit_bzero; NULL: see `why`. */
+/* Encode a ticket; the caller frees it after explicit_bzero. NULL: see `why`. */
 uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET_WHY]);
 
 /*
- * Decode a ticket from the bytes received so far. `ended`: there will be no more. `self` is the
+ * Decode a ticket from the bytes received so far. `ended`: no more bytes follow. `self` is the
  * path of this program, for messages.
  *
- * @return > 0  The number of bytes of the ticket. `why` is not empty if the version is another but
- *              compatible one.
+ * @return > 0 The number of bytes of the ticket. `why` is not empty if the version differs but is
+ *              compatible.
  * @return 0    More bytes are needed.
- * @return < 0  It is malformed, or not for us; see `why`.
+ * @return < 0 It is malformed, or not for this program; see `why`.
  */
 ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *self,
                       struct ticket *ticket, char why[TICKET_WHY]);

@@ -1,5 +1,6 @@
 /*
- * Agents below this one: each gets its ticket through a session of ssh, and starts those below it.
+ * The agents below this one. Each gets its ticket through an ssh session, and starts those below
+ * it.
  */
 #include "tree.h"
 
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Maximum number of concurrent sessions: each is a process that computes keys. */
+/* Maximum number of concurrent sessions, as each is a process that computes keys. */
 #define TREE_AT_ONCE 32u
 
 static struct {
@@ -56,11 +57,12 @@ void tree_came(void *arg, uint32_t number)
 
 static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
 {
-    static const char self[] = "aqrun: "; /* how our own line begins, too */
+    static const char self[] = "aqrun: "; /* the prefix of our own lines, too */
     (void)arg;
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
     /*
-     * An agent that attaches after the end of the job fails: this is neither reported nor a cause.
+     * An agent that attaches after the end of the job fails, which is neither reported nor a
+     * reason to fail.
      */
     if (stream == STDERR_FILENO && !job.over)
         aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
@@ -73,11 +75,11 @@ static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const 
     (void)arg;
     aqi_hub_now(job.hub, aqi_now_ns());
     if (how == SESSION_SERVED)
-        aqi_hub_tell(job.hub, "%s", why); /* its link reports more */
+        aqi_hub_tell(job.hub, "%s", why); /* the link reports more */
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
     else if (how == SESSION_CAME_TO_NOTHING)
-        aqi_hub_say(job.hub, "%s", why); /* even now: users can fix only this */
+        aqi_hub_say(job.hub, "%s", why); /* in any state: only users can fix this */
 }
 
 static void tree_on_child(void *arg)
@@ -94,7 +96,7 @@ static bool tree_is_below(uint32_t number, uint32_t above)
     return number == above;
 }
 
-/* The part of our subtree that belongs to a child, beginning with the child itself. */
+/* The part of this subtree that belongs to a child, beginning with the child itself. */
 static struct ticket_host *tree_part(uint32_t child, uint32_t *count)
 {
     struct ticket_host *part = calloc(tree.plan.tree_count, sizeof(*part));
@@ -105,7 +107,7 @@ static struct ticket_host *tree_part(uint32_t child, uint32_t *count)
     return part;
 }
 
-/* Our own address before those above. */
+/* The address of this agent, followed by those of the agents above. */
 static const char **tree_addresses(void)
 {
     size_t count = 0;
@@ -187,7 +189,7 @@ static const char *tree_name_at(void *arg, uint32_t index)
     return tree.plan.tree[index].name;
 }
 
-/* For interactive users: list the missing hosts. */
+/* List the missing hosts, for interactive users. */
 static uint64_t tree_progress(uint64_t now)
 {
     const struct progress_hosts hosts = {

@@ -1,4 +1,4 @@
-/* The agents on other hosts: which ranks they have, how they are started and reached. */
+/* The agents on other hosts: their ranks, and how they are started and reached. */
 #ifndef AQRUN_TREE_H
 #define AQRUN_TREE_H
 
@@ -6,8 +6,9 @@
 #include "ticket.h"
 
 /*
- * The agents to be started below this one. `plan` is the ticket of this one, or, at the root, one
- * as if it had received it: `tree` is all agents but the root, `addresses` is empty.
+ * Prepare to start the agents below this one. `plan` is the ticket of this agent; the root passes
+ * an equivalent one, whose `tree` contains all agents but the root, and whose `addresses` is
+ * empty.
  */
 void tree_open(const struct ticket *plan);
 /* This agent is open: start its children. */
@@ -18,11 +19,11 @@ const char *tree_name(uint32_t number);
 void tree_came(void *arg, uint32_t number);
 /* The addresses of an agent up the tree. */
 const char *tree_where(void *arg, uint32_t number);
-/* Whether this child is one of its sessions. */
+/* A process has been reaped. Returns whether it was a session. */
 bool tree_reaped(pid_t pid, int status);
 /* Whether this is the process of a session. */
 bool tree_has(pid_t pid);
-/* Returns when to call it next, UINT64_MAX for never. */
+/* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t tree_tick(uint64_t now);
 /* The job has ended: report nothing more. Returns false if there are still sessions. */
 bool tree_gone(void);
