@@ -1,4 +1,4 @@
-/* The patterns through Aqueduct's own interface. */
+/* The patterns with Aqueduct's own API. */
 #include "api_aq.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static aq_handler handlers[HANDLER_COUNT];
 aq_team *api_aq_world, *api_aq_team;
 static struct shared **places; /* of each rank, in segment mode everything; otherwise NULL */
 
-/* `call` is the expression, which suffices as the message. */
+/* `call` is the expression; the name of the call in it is part of the message. */
 void api_aq_check(aq_status status, const char *call)
 {
     if (status == AQ_OK) return;
@@ -46,7 +46,7 @@ static void on_ping_medium(aq_am *am)
     CHECK(aq_am_reply_medium(am, handlers[ON_PONG], am->payload, am->nbytes, AQ_NO_ARGS, 0));
 }
 
-/* The reply goes to the second half, so that source and destination differ in a job of one. */
+/* The reply is stored in the second half, so that source and destination differ in a job of one. */
 static void on_ping_long(aq_am *am)
 {
     CHECK(aq_am_reply_long(am, handlers[ON_PONG], am->payload, am->nbytes,
@@ -60,7 +60,7 @@ static void on_steal(aq_am *am)
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* Handler of all messages that are only counted. */
+/* Handler of messages that are only counted. */
 static void on_counted(aq_am *am)
 {
     heard_add(am->context);
@@ -81,7 +81,7 @@ static void on_answer(aq_am *am)
 void api_aq_join(struct perf *perf, unsigned segment_modes)
 {
     job = perf;
-    aq_error_log(0); /* api_aq_check reports it */
+    aq_error_log(0); /* api_aq_check prints errors */
     aq_init_params params = {
         .struct_size = sizeof(params), .client_name = "aqperf", .segment_modes = segment_modes};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
@@ -123,7 +123,7 @@ struct shared *api_aq_segment(unsigned rank, struct shared **mapped)
     return places != NULL ? places[rank] : info.addr;
 }
 
-/* In mode everything: allocate our memory, and learn the addresses of all ranks'. */
+/* In mode everything: allocate the memory, and exchange the addresses of all ranks. */
 static struct shared *place_everything(const struct perf *perf)
 {
     size_t size = (perf->segment_size + 4095) / 4096 * 4096;
@@ -152,7 +152,7 @@ static void attach(struct perf *perf)
     bool everything = aq_segment_mode_get() == AQ_SEGMENT_EVERYTHING;
     perf->mine = everything ? place_everything(perf) : aq_segment_addr(own);
     perf->neighbors = aq_team_size(aq_team_neighborhood());
-    /* Every rank sends one message to every other; a barrier that follows lets them arrive. */
+    /* Every rank sends one message to every other; the next barrier makes them arrive. */
     for (unsigned i = 1; perf->options.all_pairs && i < perf->ranks; i++)
         api_aq_hello((perf->rank + i) % perf->ranks);
     api_aq_private_open(perf);
@@ -193,7 +193,7 @@ static int is_over_or_ended(void *arg)
     return condition->over(condition->arg) || api_aq_connection_ended();
 }
 
-/* Stop waiting if a connection ends: messages that have not arrived by then never will. */
+/* Also stop waiting if the connection ends: outstanding messages will never arrive then. */
 void api_aq_until(int (*over)(void *arg), void *arg)
 {
     struct condition either = {over, arg};
@@ -232,7 +232,7 @@ static void pass_token(struct perf *perf)
                       0));
 }
 
-/* Messages with replies: one at a time, or many in flight. */
+/* Messages with replies, one at a time or many in flight. */
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_aq_##name##_rtt, , {                                                                  \
         CHECK(__VA_ARGS__);                                                                        \
@@ -265,12 +265,12 @@ LOOP(api_aq_reserved, , {
     memcpy(buffer.addr, perf->source, size);
     CHECK(aq_am_commit(&buffer, handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0));
 })
-/* All but rank 0 send. */
+/* All ranks but 0 send. */
 LOOP(api_aq_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) CHECK(SHORT_TO(0, ON_FLOOD_IN));
 })
 
-/* We are the next rank of the previous one, so the sides are swapped. */
+/* This rank is the next one of the previous rank, so the sides are swapped. */
 LOOP(api_aq_halo, , {
     for (unsigned side = 0; side < 2; side++)
         CHECK(aq_am_long(api_aq_world, perf->beside[side].rank,

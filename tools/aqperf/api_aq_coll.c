@@ -1,6 +1,6 @@
 /*
- * The patterns of collectives, which all ranks run the same number of times. The buffers are in the
- * ranks' segments, as in programs that care about speed.
+ * The patterns of collectives, which all ranks run the same number of times. The buffers are in
+ * the ranks' segments, as in programs optimized for speed.
  */
 #include "api_aq.h"
 

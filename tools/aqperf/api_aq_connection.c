@@ -1,7 +1,7 @@
 /*
  * Measuring over a connection between two programs that were not started together: the pair
- * patterns of api_aq.c. The program that connects is rank 0 and leads; the one that listens is rank
- * 1 and learns from the call how much memory is needed. On either side, the peer is rank 1 of the
+ * patterns of api_aq.c. The program that connects is rank 0 and leads; the one that listens is
+ * rank 1, and the call says how much memory it needs. On both sides, the peer is rank 1 of the
  * connection's team.
  */
 #include "api_aq.h"
@@ -12,16 +12,16 @@
 enum { PEER = 1 };
 
 /*
- * The private data of the call. The version covers the layout of everything that both sides share.
+ * The private data of the call. The version covers the layout of all data that the sides share.
  */
 struct call {
     char version[24];
     uint64_t max_size;
-    uint64_t connections; /* number in all, in the first call; 0 in others */
+    uint64_t connections; /* in the first call: total number; in others: 0 */
 };
 
 static aq_connection *connection;
-static aq_team **teams; /* of all connections of the program that connects */
+static aq_team **teams; /* of all connections, in the program that connects */
 static size_t team_count = 1;
 static aq_segment *own;
 static bool listens;
@@ -102,7 +102,7 @@ static void tell_opened(size_t n)
             s, (double)n / s, (double)(memory() - memory_before) / (double)n);
 }
 
-/* Accept a caller if it is an aqperf of the same version, and reject others. */
+/* Accept a caller that is an aqperf of the same version, and reject all others. */
 static void take_call(struct perf *perf, aq_connection *caller)
 {
     aq_connection_info info;
@@ -132,7 +132,7 @@ static void take_call(struct perf *perf, aq_connection *caller)
         caller, &(aq_accept_params){.struct_size = sizeof(aq_accept_params), .segment = own}));
 }
 
-/* Wait for one client, and for all of its connections. */
+/* Wait for one client, until all its connections are open. */
 static void be_called(struct perf *perf)
 {
     aq_listener *listener;
@@ -142,7 +142,7 @@ static void be_called(struct perf *perf)
     fflush(stdout);
     for (size_t open = 0; open < team_count;) {
         event = next_event();
-        if (event.connection == NULL) continue; /* of the listener */
+        if (event.connection == NULL) continue; /* a listener's */
         if (event.type == AQ_CONNECTION_REQUEST)
             take_call(perf, event.connection);
         else if (event.type != AQ_CONNECTION_OPENED)
@@ -154,7 +154,7 @@ static void be_called(struct perf *perf)
     CHECK(aq_listener_close(listener));
 }
 
-/* Open all other connections at once. */
+/* Open all other connections concurrently. */
 static void open_others(const struct perf *perf)
 {
     const struct call call = call_of(0, 0);
@@ -216,14 +216,14 @@ bool api_aq_connection_ended(void)
     return true;
 }
 
-/* Called in the loops of limits, which make no other calls, and between all loops. */
+/* Called in the loops of limits, which make no other calls, and between loops. */
 static void look(void)
 {
     (void)aq_poll();
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
 }
 
-/* Called while rank 1 waits for commands of rank 0. */
+/* Called while rank 1 waits for commands from rank 0. */
 static void poll_or_end(void)
 {
     api_aq_poll();

@@ -2,7 +2,7 @@
 #include "api_aq.h"
 
 static aq_atomic_domain *integers, *doubles;
-/* A second endpoint whose segment is the private memory of ranks 0 and 1. */
+/* The team of second endpoints, whose segments are private memory of ranks 0 and 1. */
 static aq_team *pair;
 
 void api_aq_private_open(struct perf *perf)
@@ -54,7 +54,7 @@ LOOP(api_aq_put_private, CHECK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER)),
 LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER)),
      CHECK(aq_get_nbi(pair, perf->peer, perf->source, perf->peer_target, size, 0)))
 
-/* Operations with an event each, in windows. */
+/* Windows of operations with an event each. */
 #define EVENTS(name, ...)                                                                          \
     void api_aq_##name(struct perf *perf, size_t size, uint64_t n)                                 \
     {                                                                                              \

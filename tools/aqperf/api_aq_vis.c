@@ -8,7 +8,7 @@ static const aq_vec *vecs(const struct pieces *pieces)
     return (const aq_vec *)(const void *)pieces->vecs;
 }
 
-/* A loop of one call, followed by one wait for all operations. */
+/* A loop of one call, and a wait for all operations after it. */
 #define SCATTER(name, kind, here_, ...)                                                            \
     LOOP(api_aq_##name, CHECK(aq_nbi_wait(kind, AQ_FOREVER)), {                                    \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \

@@ -1,6 +1,6 @@
 /*
- * The patterns through cci.h, over a connection of the two ranks. The job and everything that is
- * not measured go through Aqueduct's own interface, with which each figure is compared;
+ * The patterns with cci.h, over a connection between the two ranks. The job, and all operations
+ * that are not measured, use Aqueduct's own API, with which the results are compared;
  * libaqueduct-cci contains a second copy of the library.
  */
 #include "api_aq.h"
@@ -14,12 +14,12 @@
 enum {
     UNDER_WAY = 64,
     WORD = 8,
-    LOOK = 4096, /* turns */
+    LOOK = 4096, /* empty polls */
     URI_BYTES = 256,
-    MOST = 65408 /* bytes of a message, by docs/cci.md */
+    MOST = 65408 /* maximum message size, see docs/cci.md */
 };
 
-/* The calls of the library, which is loaded only if it is measured. */
+/* The functions of the library, which is loaded only if it is measured. */
 static struct {
     __typeof__(&cci_init) init;
     __typeof__(&cci_finalize) finalize;
@@ -53,7 +53,7 @@ static const struct aqi_symbol symbols[] = {SYMBOL(init),
                                             SYMBOL(rma_register),
                                             SYMBOL(rma)};
 
-/* Address and memory of a rank. */
+/* The address and the memory of a rank. */
 struct card {
     char uri[URI_BYTES];
     struct cci_rma_handle incoming;
@@ -65,7 +65,7 @@ static struct {
     unsigned char *outgoing, *incoming;
     cci_rma_handle_t *outgoing_handle, *incoming_handle;
     struct cci_rma_handle there;
-    uint64_t received, begun, completed; /* the last two: with a SEND event */
+    uint64_t received, begun, completed; /* the latter: with SEND events */
 } cci;
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static void load(void)
     check(lib.init(CCI_ABI_VERSION, 0, &caps), "cci_init");
 }
 
-/* The first device over the transport that the patterns of our own interface use. */
+/* The first device over the transport that the patterns of Aqueduct's API use. */
 static cci_device_t *find_device(const char *transport)
 {
     cci_device_t *const *devices;
@@ -130,7 +130,8 @@ static void on_connected(int status, cci_connection_t *connection)
     cci.connection = connection;
 }
 
-/* The library must make progress now and then: its last message may still have to be sent. */
+/* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
+ * be sent. */
 static void turn(struct perf *perf, unsigned *turns)
 {
     cci_event_t *event;
@@ -209,7 +210,7 @@ static uint32_t at_least_word(size_t size)
     return (uint32_t)(size < WORD ? WORD : size);
 }
 
-/* Wait until at most this many of our operations are in flight. */
+/* Wait until at most this many operations are in flight. */
 static void await(struct perf *perf, uint64_t under_way)
 {
     unsigned turns = 0;
@@ -245,7 +246,7 @@ void api_cci_rtt(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* Ends when rank 1 has received everything. */
+/* Returns when rank 1 has received all messages. */
 void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
@@ -257,7 +258,7 @@ void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
     await(perf, 0);
 }
 
-/* Rank 1 makes progress until a message reports that rank 0 is done. */
+/* Rank 1 makes progress until a message reports that rank 0 has finished. */
 static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t under_way)
 {
     cci_rma_handle_t *here = flag == CCI_FLAG_READ ? cci.incoming_handle : cci.outgoing_handle;

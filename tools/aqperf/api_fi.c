@@ -1,7 +1,7 @@
 /*
- * The patterns through libfabric, over the provider libaqueduct-fi.so, as MPI programs use it. The
- * job and everything that is not measured go through Aqueduct's own interface, with which each
- * figure is compared; the provider contains a second copy of the library.
+ * The patterns with libfabric and the provider libaqueduct-fi.so, as used by MPI programs. The
+ * job, and all operations that are not measured, use Aqueduct's own API, with which the results
+ * are compared; the provider contains a second copy of the library.
  */
 #include "api_aq.h"
 #include "provider.h"
@@ -18,11 +18,11 @@ enum {
     UNDER_WAY = 64,
     WORD = 8,
     BATCH = 16,
-    LOOK = 4096, /* turns */
+    LOOK = 4096, /* empty polls */
     TAG = 1
 };
 
-/* Address and memory of a rank. */
+/* The address and the memory of a rank. */
 struct card {
     unsigned char name[NAME_MAX_BYTES];
     uint64_t key, incoming;
@@ -32,11 +32,11 @@ static struct {
     struct ofi_objects open;
     fi_addr_t peer;
     uint64_t key, there;
-    unsigned char *outgoing, *incoming; /* private memory, as that of MPI programs */
+    unsigned char *outgoing, *incoming; /* private memory, like that of MPI programs */
     size_t len;
     struct fi_context2 contexts[4 * UNDER_WAY];
     unsigned context;
-    uint64_t posted[2], over[2]; /* 1: receives, 0: all others */
+    uint64_t posted[2], over[2]; /* [1]: receives, [0]: all other operations */
 } fi;
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -52,8 +52,8 @@ static void check(long err, const char *what)
     if (err != 0) fail(what, ofi_library.strerror((int)-err));
 }
 
-/* Set the path of the provider of this build or installation, unless the environment names
- * another. */
+/* Set the path of the provider of this build or installation, unless the environment specifies
+ * another one. */
 static void find_provider(void)
 {
     char folder[PROVIDER_PATH];
@@ -130,7 +130,8 @@ static void finish(void)
 
 enum op { TAGGED_SEND, SEND, TAGGED_RECEIVE, RECEIVE, WRITE, READ };
 
-/* The library must make progress now and then: its last message may still have to be sent. */
+/* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
+ * be sent. */
 static void turn(struct perf *perf, unsigned *turns)
 {
     struct fi_cq_tagged_entry found[BATCH];
@@ -147,7 +148,7 @@ static void turn(struct perf *perf, unsigned *turns)
     if (*turns % LOOK == 0) perf->api->poll();
 }
 
-/* Wait until at most this many are in flight. */
+/* Wait until at most this many operations are in flight. */
 static void await(struct perf *perf, bool receives, uint64_t under_way)
 {
     unsigned turns = 0;
@@ -226,7 +227,7 @@ void api_fi_msg_rtt(struct perf *perf, size_t size, uint64_t n)
     echo(perf, SEND, size, n);
 }
 
-/* Rank 1 answers each batch once it has posted the receives for the next one. */
+/* Rank 1 answers a batch once it has posted the receives of the next one. */
 void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 {
     enum op op = perf->rank == 0 ? TAGGED_SEND : TAGGED_RECEIVE;
@@ -249,7 +250,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
     await(perf, false, 0);
 }
 
-/* Rank 1 makes progress until a message reports that rank 0 is done. */
+/* Rank 1 makes progress until a message reports that rank 0 has finished. */
 static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {

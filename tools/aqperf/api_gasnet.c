@@ -1,4 +1,4 @@
-/* The patterns through the GASNet interface, by the calls that GASNet programs would use. */
+/* The patterns with the GASNet API, using the calls that GASNet programs would use. */
 #include "perf.h"
 #include <gasnet.h>
 
@@ -33,10 +33,10 @@ enum handler {
 static struct perf *job;
 static gex_AD_t integers, doubles;
 static gex_AM_Index_t handlers[HANDLER_COUNT];
-static gex_TM_t world, pair; /* of all ranks; of a second endpoint, with private memory */
+static gex_TM_t world, pair; /* of all ranks; of second endpoints with private memory */
 static gex_EP_t endpoint;
 
-/* End the job with a message unless the call succeeded. */
+/* End the job with a message if the call failed. */
 #define CHECK(call) check(call, #call)
 static void check(int code, const char *call)
 {
@@ -78,7 +78,7 @@ static void on_ping_medium(gex_Token_t token, void *buf, size_t nbytes)
     gex_AM_ReplyMedium0(token, handlers[ON_PONG_MEDIUM], buf, nbytes, GEX_EVENT_NOW, 0);
 }
 
-/* The reply goes to the second half, so that source and destination differ in a job of one. */
+/* The reply is stored in the second half, so that source and destination differ in a job of one. */
 static void on_ping_long(gex_Token_t token, void *buf, size_t nbytes)
 {
     gex_AM_ReplyLong0(token, handlers[ON_PONG_LONG], buf, nbytes,
@@ -111,8 +111,7 @@ static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
 }
 
 /*
- * The interface does not report which transport reaches a peer; if only one is allowed, it is that
- * one.
+ * The API does not report which transport reaches a peer. If only one is allowed, it is that one.
  */
 static const char *transport_name(void)
 {
@@ -152,7 +151,7 @@ static void start(struct perf *perf)
         fprintf(stderr, "aqperf: --api gasnet is compiled for one thread: omit --threads\n");
         exit(2);
     }
-    /* Rank 0 still writes results when the others have nothing left to do. */
+    /* Rank 0 still writes results when the other ranks have finished. */
     setenv("AQ_CATCH_EXIT", "no", 0);
     CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, GEX_FLAG_USES_GASNET1));
     talk_begin(perf, gex_TM_QueryRank(world), gex_TM_QuerySize(world));
@@ -257,7 +256,7 @@ static void pass_token(struct perf *perf)
     gex_AM_RequestShort0(world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
 }
 
-/* Messages with replies: one at a time, or many in flight. */
+/* Messages with replies, one at a time or many in flight. */
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_gasnet_##name##_rtt, , {                                                              \
         __VA_ARGS__;                                                                               \
@@ -295,7 +294,7 @@ LOOP(api_gasnet_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
-/* We are the next rank of the previous one, so the sides are swapped. */
+/* This rank is the next one of the previous rank, so the sides are swapped. */
 LOOP(api_gasnet_halo, , {
     for (unsigned side = 0; side < 2; side++)
         gex_AM_RequestLong0(world, perf->beside[side].rank,
@@ -358,7 +357,7 @@ LOOP(api_gasnet_team_split, , {
 
 static const gex_Memvec_t *vecs(const struct pieces *pieces)
 {
-    return (const gex_Memvec_t *)(const void *)pieces->vecs; /* one layout for both */
+    return (const gex_Memvec_t *)(const void *)pieces->vecs; /* same layout */
 }
 
 /* A scattered transfer. */
@@ -395,7 +394,7 @@ LOOP(api_gasnet_allreduce, ,
      gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
                                            SUM_OF_DOUBLES)))
 
-/* The collectives of GASNet-1, each with its own addresses. */
+/* The collectives of GASNet-1, with separate addresses in each rank. */
 #define BLOCKS                                                                                     \
     talk_block(perf, size), GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC
 LOOP(api_gasnet_gather, ,

@@ -1,4 +1,4 @@
-/* Work for a processor in place of a program's own computation; does not call the library. */
+/* Computation in place of a program's own; does not call the library. */
 #include "perf.h"
 #include <time.h>
 
@@ -6,7 +6,7 @@
 
 static double cells[CELLS];
 
-/* CPU time of this thread, so time without a processor does not count. */
+/* CPU time of this thread, which excludes the time without a CPU. */
 static double processor_ns(void)
 {
     struct timespec now;
@@ -21,11 +21,11 @@ static void relax(uint64_t times)
         cells[0] = 1;
         for (unsigned i = 1; i + 1 < CELLS; i++)
             cells[i] = cells[i] / 2 + (cells[i - 1] + cells[i + 1]) / 4;
-        __asm__ volatile("" ::: "memory"); /* prevents optimizing the cells away */
+        __asm__ volatile("" ::: "memory"); /* prevents optimizing the loop away */
     }
 }
 
-/* ns for one relaxation, undisturbed. */
+/* Minimum time of one relaxation, in ns. */
 static double once_ns(void)
 {
     enum { TRIES = 16, TIMES = 16 };
@@ -40,7 +40,7 @@ static double once_ns(void)
     return least;
 }
 
-/* Repeatedly check the remaining time, since the processor may become slower meanwhile. */
+/* Recheck the remaining time, since the CPU may become slower meanwhile. */
 void compute_for(double ns)
 {
     double once = once_ns(), end = processor_ns() + ns;

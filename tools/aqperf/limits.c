@@ -1,6 +1,6 @@
 /*
- * The limits of the machine, measured in the same run between the same cores without the library:
- * the two ranks communicate through plain memory in their mapped segments.
+ * The limits of the machine, measured in the same run and between the same cores, but without the
+ * library: the two ranks communicate through plain memory in their mapped segments.
  */
 #include "perf.h"
 #include <errno.h>
@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* The last message of a limit's loop has this bit, which makes rank 1 leave its loop. */
+/* Set in the last message of a limit's loop, and makes rank 1 leave its loop. */
 #define STOP ((uint64_t)1 << 63)
 
-/* Called through a volatile pointer, so that no copy is optimized away or inlined. */
+/* Called through volatile pointers, so that no copy is inlined or optimized away. */
 void *(*volatile limits_copy)(void *, const void *, size_t) = memcpy;
 static void *(*volatile limits_set)(void *, int, size_t) = memset;
 static void do_nothing(void)
@@ -20,12 +20,12 @@ static void do_nothing(void)
 }
 static void (*volatile limits_call)(void) = do_nothing;
 
-/* Sequence numbers continue from loop to loop, so nothing needs to be reset. */
+/* Sequence numbers continue across loops, so nothing is reset. */
 static uint64_t line_seq, ring_seq, ring_consumed;
 
 /*
- * One turn of a wait. With more ranks than cores, the other rank may need this one's core; after a
- * long wait, it may also need it because of other programs.
+ * One empty poll of a wait. Yields after many polls, or sooner if there are more ranks than cores,
+ * as the other rank may need this core.
  */
 void limits_wait_turn(const struct perf *perf, unsigned *turns)
 {
@@ -43,10 +43,10 @@ static void send_line(struct perf *perf, const void *from, size_t size, uint64_t
         void *to = size <= sizeof there->inbox.payload ? there->inbox.payload : there->data;
         limits_copy(to, from, size);
     }
-    atomic_store_explicit(&there->inbox.seq, seq, memory_order_release); /* await_line */
+    atomic_store_explicit(&there->inbox.seq, seq, memory_order_release); /* for await_line */
 }
 
-/* Wait until a line has another number than `old`; pairs with the release in send_line. */
+/* Wait until the sequence number differs from `old`; pairs with the release in send_line. */
 static uint64_t await_line(struct perf *perf, uint64_t old)
 {
     uint64_t seq;
@@ -57,8 +57,8 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
 }
 
 /*
- * Send one line to rank 1 and back. The last one is answered, too, so that rank 1 has left its loop
- * before it can get another command.
+ * Send one line to rank 1 and back. The last one is answered as well, so that rank 1 has left its
+ * loop before the next command.
  */
 static void turn(struct perf *perf, size_t size, uint64_t flag)
 {
@@ -88,7 +88,7 @@ static void begin_answer(struct perf *perf, size_t size, uint64_t n)
 
 static void serve_echo(struct perf *perf, size_t size, uint64_t n)
 {
-    (void)n; /* the last one is marked */
+    (void)n; /* the last message is marked */
     struct shared *here = perf->mine;
     const void *payload = size <= sizeof here->inbox.payload ? here->inbox.payload : here->data;
     do {
@@ -110,7 +110,7 @@ static double two(const struct perf *perf)
     return 2;
 }
 
-/* Half a round trip for each round of a dissemination barrier: ceil(log2(ranks)). */
+/* A dissemination barrier has ceil(log2(ranks)) rounds, each half a round trip. */
 static double rounds_in_rtt(const struct perf *perf)
 {
     unsigned rounds = 0;
@@ -120,8 +120,8 @@ static double rounds_in_rtt(const struct perf *perf)
 }
 
 /*
- * The number of lines in use, a power of two: enough for the time in which the other rank computes,
- * but with their payloads at most 4 MB.
+ * The number of lines in use, a power of two: sufficient for the time for which the other rank
+ * computes, but at most 4 MB with their payloads.
  */
 static uint64_t ring_lines(const struct perf *perf, size_t size)
 {
@@ -150,7 +150,7 @@ static void stream_one(struct perf *perf, size_t size, uint64_t flag)
         limits_copy(there->data + ring_seq % places * size, perf->source, size);
     }
     ring_seq++;
-    atomic_store_explicit(&line->seq, ring_seq | flag, memory_order_release); /* serve_stream */
+    atomic_store_explicit(&line->seq, ring_seq | flag, memory_order_release); /* for serve_stream */
 }
 
 static void stream_drain(struct perf *perf)
@@ -209,7 +209,8 @@ void limits_settle(struct perf *perf, enum limit_id id)
 }
 
 /*
- * The memory used to compare one-sided operations: the peer's if it is mapped, otherwise our own.
+ * The memory that limits of one-sided operations access: the peer's if it is mapped, otherwise
+ * this rank's.
  */
 static struct shared *place(struct perf *perf)
 {
@@ -265,7 +266,7 @@ static int cma(struct perf *perf, bool write, size_t size)
                       size);
 }
 
-/* The result of limits_probe_cma. */
+/* The error found by limits_probe_cma. */
 LOOP(cma_write, , (void)cma(perf, true, size))
 LOOP(cma_read, , (void)cma(perf, false, size))
 
@@ -290,7 +291,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 {
     enum limit_id id =
         size <= 8 && pattern->kind->word != LIMIT_NONE ? pattern->kind->word : pattern->kind->limit;
-    /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
+    /* Ranks that share a core wait for the scheduler, not for cache lines. */
     if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
     id = plain(perf, pattern->kind, id);
     if (id == LIMIT_SOCKET + PLAIN_HALO && !limits_socket_takes(size)) return LIMIT_NONE;
@@ -303,14 +304,14 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 
 /* Both ranks run the same loop. */
 #define BOTH_RUN(name)  .work.loop = name, .work.serve = name
-#define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
+#define LEAD_RUNS(name) .work.loop = name /* rank 1 is not involved: the adapter does its part */
 #define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
 
-/* The limit to use instead of one of mapped memory: that of the first kind of connection. */
+/* The limits to use if no memory is shared: those of the first kind of connection. */
 #define ALONE(name) .alone = LIMIT_SOCKET + PLAIN_##name
 #define MANY(name)  .many = LIMIT_SOCKET + PLAIN_##name
 
-/* The limits for ranks that share no memory, by the kind of connection between them. */
+/* The limits of ranks that share no memory, for one kind of connection. */
 #define PLAIN_ROWS(first, loops, name, run, how, put, stream)                                      \
     [(first) +                                                                                     \
         PLAIN_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how, BOTH_RUN(loops##_echo),      \
@@ -334,7 +335,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
             name "-halo", "two payloads to the peer, computation, and two payloads from the peer", \
             BOTH_RUN(loops##_halo)}
 
-/* A limit without text is described by the previous one with the same name. */
+/* A limit without a description has that of the previous one with the same name. */
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
     [LIMIT_LINE_RTT] = {"line-rtt", "a flag to rank 1 in one cache line and back in another", ECHO,

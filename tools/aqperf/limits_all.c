@@ -1,13 +1,13 @@
 /*
- * Limits in which all ranks take part: they wait at a plain counter in rank 0's segment, alone or
- * after copying the data of a collective.
+ * Limits that involve all ranks: a barrier on a plain counter in rank 0's segment, alone or after
+ * copying the data of a collective.
  */
 #include "perf.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
-static uint64_t rounds; /* continues from loop to loop, like the counters in the segment */
+static uint64_t rounds; /* continues across loops, like the counters in the segment */
 
 static struct shared *lead(struct perf *perf)
 {
@@ -15,8 +15,8 @@ static struct shared *lead(struct perf *perf)
 }
 
 /*
- * The last one to arrive releases the others. Ranks that share cores yield at once, so each runs
- * once per round, and no barrier can need fewer turns.
+ * The last rank to arrive releases the others. Ranks that share cores yield immediately, so that
+ * each runs only once per round, the minimum for any barrier.
  */
 static void meet(struct perf *perf)
 {
@@ -28,7 +28,7 @@ static void meet(struct perf *perf)
         atomic_store_explicit(&at->released.seq, rounds, memory_order_release);
         return;
     }
-    /* Pairs with the release of the last to arrive. */
+    /* Pairs with the release by the last rank to arrive. */
     while (atomic_load_explicit(&at->released.seq, memory_order_acquire) != rounds)
         if (perf->crowded || ++turns % 16384 == 0) sched_yield();
 }
@@ -51,7 +51,7 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
     meet(perf);
 }
 
-/* Wait until the neighbor has announced the step in a line; its row can then be read. */
+/* Wait until the neighbor has announced the step; its row can then be read. */
 static void take_row(struct perf *perf, unsigned side, uint64_t step)
 {
     unsigned turns = 0;

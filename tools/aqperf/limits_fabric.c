@@ -1,7 +1,7 @@
 /*
- * The limits of a fabric: the fewest possible calls of libfabric or verbs between ranks that are
- * connected by a transport over it. The same kinds of operations between the same two processes,
- * without the library.
+ * The limits of a fabric: the minimum of calls of libfabric or verbs between ranks that are
+ * connected by a transport over the fabric. The same operations between the same two processes,
+ * but without the library.
  */
 #include "limits_fabric.h"
 #include <aqueduct/info.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 8, RECEIVES = 2, LOOK = 4096 /* turns */ };
+enum { WORD = 8, RECEIVES = 2, LOOK = 4096 /* empty polls */ };
 
 static const struct fabric *const fabrics[] = {
 #if AQPERF_OFI
@@ -20,7 +20,7 @@ static const struct fabric *const fabrics[] = {
 #endif
     NULL};
 
-static const struct fabric *fabric; /* in use */
+static const struct fabric *fabric; /* the one in use */
 static size_t most;
 static struct fabric_memory memory;
 static uint64_t posted[FABRIC_OPS], over[FABRIC_OPS], taken;
@@ -39,7 +39,8 @@ static int after_a_turn(void *turns)
     return ++*(unsigned *)turns > 1;
 }
 
-/* The library must make progress now and then: its last message may not have been sent. */
+/* Poll the fabric. Periodically make progress with Aqueduct as well: its last message may still
+ * have to be sent. */
 static void progress(struct perf *perf, unsigned *turns)
 {
     char why[FABRIC_WHY];
@@ -73,7 +74,7 @@ static void take_message(struct perf *perf)
     await(perf, FABRIC_RECEIVE, ++taken);
 }
 
-/* Send, and post one more receive; those for the peer's next messages are posted already. */
+/* Send, and post another receive; those for the peer's next messages are posted already. */
 static void give_message(struct perf *perf, size_t size)
 {
     give(perf, FABRIC_SEND, size);
@@ -107,8 +108,8 @@ void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 }
 
 /*
- * Send rows to both sides, which are one peer here. Receives for a peer that is a step ahead are
- * also posted.
+ * Send rows to both sides, which are the same peer here. Receives are posted even for a peer that
+ * is one step ahead.
  */
 void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 {
@@ -122,8 +123,8 @@ void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 }
 
 /*
- * Rank 0 moves the bytes. Since libfabric may need rank 1 to keep polling, a message tells it when
- * to stop.
+ * Rank 0 transfers the bytes. libfabric may need rank 1 to keep polling, so a message makes it
+ * stop.
  */
 static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)
 {
@@ -168,7 +169,7 @@ void limits_fabric_settle(struct perf *perf)
     }
 }
 
-/* --- beginning and end ----------------------------------------------------------------------- */
+/* --- opening and closing --------------------------------------------------------------------- */
 
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS])
 {
@@ -194,7 +195,7 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
     memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
 }
 
-/* The card of a rank that could not open the fabric is empty. */
+/* A rank that could not open the fabric has an empty card. */
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
 {
     static const uint64_t empty[FABRIC_CARD_WORDS];

@@ -1,4 +1,4 @@
-/* The limits of a fabric by verbs: one queue pair, over the adapter that the transport ibv uses. */
+/* The limits of a fabric with verbs: one queue pair on the adapter that the transport ibv uses. */
 #include "limits_fabric.h"
 #include "transport/ibv/hca_verbs.h"
 #include <errno.h>
@@ -25,7 +25,8 @@ static struct {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* "DEVICE:PORT", as the library shows it: the first, or if processes are spread, each its own. */
+/* Open "DEVICE:PORT" as reported by the library: the first one, or if processes are spread, one for
+ * each. */
 static bool hca_open_device(unsigned rank)
 {
     const char *name = fabric_device("ibv", 0), *other = fabric_device("ibv", rank);
@@ -43,7 +44,7 @@ static bool hca_open_device(unsigned rank)
            hca_verbs.query_port(hca.context, hca.number, &hca.port) == 0;
 }
 
-/* On Ethernet, the last address of an IPv4 network: with two versions of RoCE, the second. */
+/* On Ethernet, find the last GID of an IPv4 network: with two RoCE versions, that is version 2. */
 static void hca_find_gid(union ibv_gid *gid)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};

@@ -1,6 +1,6 @@
 /*
- * The limits of a fabric by libfabric: the provider that the transport ofi uses, with the same
- * requirements.
+ * The limits of a fabric with libfabric: the provider that the transport ofi uses, with the same
+ * hints.
  */
 #include "limits_fabric.h"
 #include "ofi_objects.h"
@@ -10,9 +10,9 @@
 
 enum { NAME_WORDS = 32, SLOTS = 3 * FABRIC_UNDER_WAY, BATCH = 16 };
 
-/* An operation in progress. */
+/* A pending operation. */
 struct slot {
-    struct fi_context2 context; /* must be first, for the provider */
+    struct fi_context2 context; /* must be first: the provider requires it */
     enum fabric_op op;
     struct slot *next; /* in the free list */
 };
@@ -23,7 +23,7 @@ static struct {
     fi_addr_t peer;
     uint64_t key, there;
     struct slot slots[SLOTS], *free;
-    unsigned injected; /* sends that completed immediately and have yet to be reported */
+    unsigned injected; /* sends that completed immediately but have not been reported */
     struct fi_cq_entry found[BATCH];
     unsigned found_first, found_count;
 } ofi;
@@ -48,7 +48,7 @@ static struct fi_info *ofi_hints(void)
     return hints;
 }
 
-/* The requested domain, or the first one that is not the loopback interface. */
+/* Find the requested domain, or the first one that is not the loopback interface. */
 static int ofi_find(void)
 {
     const char *domain = measure_setting("AQ_OFI_DOMAIN");
@@ -81,8 +81,8 @@ static int ofi_register(void)
 static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
                        uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
-    /* With a descriptor if the provider supports it, as in the library: some providers then poll
-     * their sockets in a different, faster way. */
+    /* Request a file descriptor if the provider supports it, as the library does: some providers
+     * then poll their sockets in a different, faster way. */
     const struct fi_cq_attr queue = {
         .size = 2 * SLOTS, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
     size_t len = NAME_WORDS * sizeof(*card);

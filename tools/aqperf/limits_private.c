@@ -1,11 +1,11 @@
 /*
- * The limits for memory that is not mapped: both ranks copy through a ring of fragments in the
+ * The limits of memory that is not mapped: both ranks copy through a ring of fragments in the
  * receiver's segment, or the kernel copies (CMA).
  */
 #include "perf.h"
 #include <stdatomic.h>
 
-/* Numbers of fragments that this rank has sent and received; never reset. */
+/* Number of fragments that this rank has sent and received; never reset. */
 static uint64_t sent, taken;
 
 static size_t piece_at(size_t at, size_t size)
@@ -14,7 +14,7 @@ static size_t piece_at(size_t at, size_t size)
 }
 
 /*
- * Wait until the receiver has at most `most` of our fragments left; pairs with the release in
+ * Wait until at most `most` fragments sent by this rank are pending; pairs with the release in
  * copy_in.
  */
 static void await_taken(struct perf *perf, uint64_t most)

@@ -1,6 +1,6 @@
 /*
- * The limits for ranks that share no memory: plain UDP sockets, to compare with transports over
- * datagrams. Bursts are sent and received by one call (GSO, GRO).
+ * The limits of ranks that share no memory: plain UDP sockets, for comparison with datagram
+ * transports. Bursts are sent and received with one call (GSO, GRO).
  */
 #include "base/here.h"
 #include "perf.h"
@@ -13,17 +13,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SEGMENT  8944u   /* maximum bytes of a datagram, */
-#define SEGMENTS 64u     /* and maximum number */
-#define BURST    63488u  /* and bytes of datagrams in one call */
+#define SEGMENT  8944u   /* maximum bytes of a datagram */
+#define SEGMENTS 64u     /* maximum datagrams per call */
+#define BURST    63488u  /* maximum bytes per call */
 #define WINDOW   262144u /* bytes in flight, for which a kernel buffer has room */
 #define WORD     8u
 
 static int channel = -1; /* a socket, connected to the peer's */
-static size_t room;      /* size of its buffer as counted by the kernel */
+static size_t room;      /* size of its buffer, as counted by the kernel */
 static unsigned char incoming[65536], outgoing[65536];
 
-/* Retry until the call succeeds; datagrams should not be lost. */
+/* Retry until the call succeeds; no datagrams should be lost. */
 static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *),
                         struct msghdr *message)
 {
@@ -76,8 +76,8 @@ static void send_burst(struct perf *perf, size_t len, size_t segment)
 }
 
 /*
- * If a rank computes, as many bytes are in flight as its buffer holds: small packets take up a
- * multiple of their payload.
+ * If a rank computes, the window is what its buffer can hold: small packets occupy a multiple of
+ * their payload.
  */
 static uint64_t window(const struct perf *perf, size_t segment)
 {
@@ -85,14 +85,15 @@ static uint64_t window(const struct perf *perf, size_t segment)
     return room / (segment < 512 ? 8 : 4) & ~(size_t)3;
 }
 
-/* The number of bytes of such datagrams sent by one call. */
+/* Bytes of such datagrams that one call sends. */
 static size_t burst_of(size_t segment)
 {
     size_t burst = BURST / segment * segment;
     return burst < SEGMENTS * segment ? burst : SEGMENTS * segment;
 }
 
-/* Send this many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
+/* Send this many bytes in datagrams of `segment` bytes. Each quarter of the window is
+ * acknowledged. */
 static void give(struct perf *perf, uint64_t bytes, size_t segment)
 {
     const size_t burst = burst_of(segment);
@@ -130,13 +131,13 @@ static size_t at_least_word(uint64_t bytes)
     return bytes < WORD ? WORD : (size_t)bytes;
 }
 
-/* A stream represents messages, so its datagrams have their size. */
+/* A stream consists of messages, so a datagram has the size of a message. */
 static size_t segment_of(size_t size)
 {
     return at_least_word(size) < SEGMENT ? at_least_word(size) : SEGMENT;
 }
 
-/* Transfer these numbers of bytes from rank 0 to rank 1, then back, `n` times. */
+/* `n` times, transfer `out` bytes from rank 0 to rank 1, and then `in` bytes back. */
 static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, size_t segment)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -161,14 +162,14 @@ SOCKET_LIMIT(stream_out, 1, n *bytes, WORD)
 SOCKET_LIMIT(stream_in, 1, WORD, n *bytes)
 
 /*
- * Send rows to both sides, which are one peer here. The peer's buffer has room for those of two
- * steps, and no rank gets further ahead.
+ * Send rows to both sides, which are the same peer here. The peer's buffer has room for the rows
+ * of two steps, and no rank gets further ahead.
  */
 void limits_socket_halo(struct perf *perf, size_t size, uint64_t n)
 {
     const uint64_t bytes = 2 * at_least_word(size);
     const size_t segment = segment_of(size), burst = burst_of(segment);
-    static uint64_t early; /* of the next step */
+    static uint64_t early; /* bytes received of the next step */
     for (uint64_t i = 0; i < n; i++) {
         for (uint64_t at = 0; at < bytes; at += burst)
             send_burst(perf, bytes - at < burst ? (size_t)(bytes - at) : burst, segment);
@@ -204,7 +205,8 @@ uint64_t limits_open_socket(const struct perf *perf)
     return aqi_here_network() << 16 | ntohs(at.sin_port);
 }
 
-/* The first word from the peer is its pid. It may need us to poll in order to learn our port. */
+/* The first word from the peer is its pid. The peer may need this rank to poll in order to get its
+ * port. */
 static bool hears_peer(const struct perf *perf)
 {
     struct pollfd wait = {.fd = channel, .events = POLLIN};

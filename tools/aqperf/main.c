@@ -1,4 +1,4 @@
-/* aqperf: measures every communication pattern, together with the limit of the machine. */
+/* aqperf: measures communication patterns, each together with the limit of the machine. */
 #include "command.h"
 #include "perf.h"
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Learn the cores, and bind rank r to the r-th of them if there are enough. Called after joining
- * the job, as the library chooses how to wait by the processors that it may use then.
+ * Determine the cores, and bind rank r to the r-th if there are enough. Called after joining the
+ * job, as the library chooses its wait mode by the CPUs that it may use while joining.
  */
 static void pin(struct perf *perf)
 {
@@ -19,7 +19,7 @@ static void pin(struct perf *perf)
         perf->crowded = perf->ranks > 1;
         return;
     }
-    const char *bound = getenv("AQ_LOCAL_CORES"); /* by aqrun --bind */
+    const char *bound = getenv("AQ_LOCAL_CORES"); /* set by aqrun --bind */
     perf->cores = bound != NULL ? atoi(bound) : CPU_COUNT(&allowed);
     perf->crowded = perf->ranks > (unsigned)perf->cores;
     perf->pinned = bound != NULL && !perf->crowded;
@@ -43,7 +43,7 @@ static const size_t *sizes_of(const struct perf *perf, const struct pattern *pat
     return given ? options->sizes : own->sizes;
 }
 
-/* The rows of a pattern; if a rank computes, one for each interval. */
+/* Visit the rows of a pattern; if a rank computes, there is one for each interval. */
 static void visit_rows(struct perf *perf, const struct pattern *pattern,
                        void (*visit)(struct perf *perf, const struct row *row))
 {
@@ -62,7 +62,7 @@ static void visit_all(struct perf *perf, void (*visit)(struct perf *perf, const 
         visit_rows(perf, perf->options.patterns[i], visit);
 }
 
-/* Determine the largest size to measure, and the number of rows. */
+/* Determine the maximum size and the number of rows. */
 static void survey(struct perf *perf, const struct row *row)
 {
     char unused[100];
@@ -76,7 +76,7 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
 {
     void *memory = aligned_alloc(4096, (count * size + 4095) & ~(size_t)4095);
     if (memory != NULL) {
-        memset(memory, 1, count * size); /* make it resident now, not during the measurement */
+        memset(memory, 1, count * size); /* fault it in now, not during the measurement */
         return memory;
     }
     fprintf(stderr, "aqperf: rank %u: no memory for %zu bytes\n", perf->rank, count * size);
@@ -85,14 +85,14 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
 }
 
 /*
- * Count the rows to measure and allocate memory for them; 0: none. All ranks get the same result; a
- * listening one gets it from its peer in `attach`.
+ * Count the rows to measure and allocate memory for them; 0: none. All ranks get the same result;
+ * a listening rank gets it from its peer in `attach`.
  */
 static size_t plan(struct perf *perf)
 {
     perf->max_size = 8;
     visit_all(perf, survey);
-    /* Every rank has a block of a collective, however small the size. */
+    /* Even with the smallest size, every rank has a block of a collective. */
     if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
     if (perf->row_count > 0 && perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);

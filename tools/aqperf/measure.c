@@ -1,7 +1,7 @@
 /*
- * Measures one row of the table: warms up, determines how many operations fill the requested time,
- * repeats, and interleaves the machine's limit, because the speed of a shared machine changes
- * within seconds.
+ * Measures one row of the table: warms up, determines how many operations take the requested time,
+ * and repeats them, interleaved with those of the machine's limit, because the speed of a shared
+ * machine changes within seconds.
  */
 #include "perf.h"
 #include <aqueduct/info.h>
@@ -28,12 +28,12 @@ const char *measure_setting(const char *name)
     return "";
 }
 
-/* A loop that several threads of this rank run. */
+/* A loop run by several threads of this rank. */
 struct shift {
     struct perf *perf;
     loop_fn *loop;
     size_t size;
-    uint64_t n; /* of each but the first */
+    uint64_t n; /* operations of each thread but the first */
     pthread_barrier_t together;
 };
 
@@ -45,7 +45,7 @@ static void *work_on(void *arg)
     return NULL;
 }
 
-/* The threads begin together, and the last one to end stops the clock. */
+/* The threads begin together; the time ends when the last one does. */
 static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, unsigned threads)
 {
     pthread_t ids[MAX_THREADS];
@@ -66,7 +66,7 @@ static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, u
     return ns;
 }
 
-/* The time in ns of `n` operations, each after this rank has computed for `computes_ns`. */
+/* Time of `n` operations in ns. Before each, this rank computes for `computes_ns`. */
 static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n,
                       double computes_ns)
 {
@@ -83,17 +83,17 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
     return work->parts != NULL ? ns / work->parts(perf) : ns;
 }
 
-/* A subject of measurement: a pattern of the API, or a limit. */
+/* A pattern of the API or a limit, and its measurement. */
 struct subject {
-    struct work work; /* without a loop: there is none */
+    struct work work; /* without a loop: not measured */
     size_t size;
     enum limit_id limit; /* LIMIT_NONE: the pattern */
     double computes_ns;  /* before each operation */
-    uint64_t operations; /* in one sample */
+    uint64_t operations; /* operations per sample */
     double *samples;     /* in the unit of the row */
 };
 
-/* Rank 0: perform `n` operations at once, with the other ranks if they take part. */
+/* Rank 0: perform `n` operations, together with the other ranks that take part. */
 static double run_all(struct perf *perf, const struct subject *subject, uint64_t n)
 {
     if (!subject->work.all_ranks) {
@@ -106,7 +106,7 @@ static double run_all(struct perf *perf, const struct subject *subject, uint64_t
     talk_set_count(perf, n, subject->limit);
     perf->api->barrier();
     double ns = perform(perf, &subject->work, subject->size, n, 0);
-    perf->api->barrier(); /* all have read the count, which may change now */
+    perf->api->barrier(); /* all ranks have read the count, so it may change */
     return ns;
 }
 
@@ -128,15 +128,15 @@ static double sample_ns(const struct perf *perf, double interval_ns)
 }
 
 /*
- * The number of operations that take about the requested time. Runs enough of them to warm up; the
- * first one does not count, since it may set up a connection.
+ * Determine how many operations take about the requested time, which is also the warmup. The first
+ * one is not timed, since it may set up a connection.
  */
 static void calibrate(struct perf *perf, struct subject *subject, double wanted)
 {
     double factor = 0;
     uint64_t n = 1;
     (void)run(perf, subject, n);
-    if (subject->computes_ns > 0) { /* which takes most of the time */
+    if (subject->computes_ns > 0) { /* computing takes most of the time */
         subject->operations = (uint64_t)(wanted / subject->computes_ns);
         return;
     }
@@ -155,7 +155,7 @@ static void sample(struct perf *perf, struct subject *subject, enum unit unit, u
 {
     if (subject->work.loop == NULL) return;
     uint64_t n = subject->operations;
-    (void)run(perf, subject, n / 16 + 1); /* other subjects have evicted its data from the caches */
+    (void)run(perf, subject, n / 16 + 1); /* refill the caches, which other subjects have used */
     subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, n), subject->size, n);
 }
 
@@ -165,7 +165,7 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Sort the samples; 0 for a subject that was not measured. */
+/* Sort the samples and return the median; 0 for a subject that was not measured. */
 static double median(struct subject *subject, uint64_t count, double *min, double *max)
 {
     if (subject->work.loop == NULL) return 0;
@@ -191,7 +191,7 @@ static struct work work_of(const struct perf *perf, const struct pattern *patter
     return work;
 }
 
-/* Rank 0: have rank 1 compute for this long between polls. */
+/* Rank 0: make rank 1 compute for this long between polls. */
 static void set_target(struct perf *perf, double ns)
 {
     if (perf->target_computes_ns == ns) return;
@@ -205,10 +205,10 @@ static void lead(struct perf *perf, const struct row *row)
     const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
     const size_t size = row->size;
-    const bool foreign = perf->api->foreign != NULL; /* compared with our own interface */
+    const bool foreign = perf->api->foreign != NULL; /* compared with Aqueduct's own API */
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = !foreign && perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
-    /* Sockets and fabrics carry as much data as the operation moves. */
+    /* Sockets and fabrics transfer as many bytes as the operation does. */
     bool moves = limit >= LIMIT_SOCKET && kind->moved > 0;
     struct subject subjects[] = {
         {.work = limits[limit].work, .limit = limit, .size = moves ? kind->moved : size},
@@ -258,7 +258,7 @@ static void lead(struct perf *perf, const struct row *row)
 }
 
 /*
- * Rank 1: serve limits and, by polling, the messages of the pattern, until rank 0 continues with
+ * Rank 1: serve limits, and by polling the messages of the pattern, until rank 0 continues with
  * the next row. Returns false after the last command.
  */
 static bool serve(struct perf *perf)

@@ -1,4 +1,4 @@
-/* The objects of libfabric that an endpoint needs. */
+/* The libfabric objects of an endpoint. */
 #include "ofi_objects.h"
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* The objects of libfabric that an endpoint needs. */
+/* The libfabric objects of an endpoint. */
 #ifndef AQPERF_OFI_OBJECTS_H
 #define AQPERF_OFI_OBJECTS_H
 
@@ -11,16 +11,17 @@ struct ofi_objects {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
-    struct fid_mr *mr; /* of the caller, closed with the rest */
+    struct fid_mr *mr; /* opened by the caller, but closed with the rest */
 };
 
 /*
- * Open those that `info` describes, with one queue for all completions: without a descriptor if the
- * provider refuses one. Returns an error of libfabric, and in `*what` the call that failed.
+ * Open the objects described by `info`, with one queue for all completions, which has no file
+ * descriptor if the provider refuses it. Returns an error of libfabric, and in `*what` the call
+ * that failed.
  */
 int ofi_objects_open(struct ofi_objects *objects, const struct fi_cq_attr *queue,
                      const char **what);
-/* Close those that are open, and free `info`. */
+/* Close all open objects, and free `info`. */
 void ofi_objects_close(struct ofi_objects *objects);
 
 #endif

@@ -18,10 +18,10 @@
 
 const struct api *const apis[] = {&api_aq, &api_gasnet, &api_fi, &api_cci, NULL};
 
-/* Whether this process may print before it has joined the job. */
+/* Whether this process may print messages before it has joined the job. */
 static bool is_first_rank(void)
 {
-    const char *rank = getenv("AQ_RANK"); /* from aqrun; missing in a job of one */
+    const char *rank = getenv("AQ_RANK"); /* set by aqrun; unset in a job of one */
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
@@ -53,12 +53,12 @@ static void add_patterns(const char *name)
                   nearest.best != NULL ? "?" : "");
 }
 
-/* A decimal number, with its unit stored in `*unit`; false if malformed. */
+/* Parse a decimal number; `*unit` is set to the text after it. Returns false if malformed. */
 static bool number(const char *text, double *value, const char **unit)
 {
     char *end;
     size_t length = strspn(text, "0123456789.");
-    *value = strtod(text, &end); /* strtod also accepts hexadecimal and exponents */
+    *value = strtod(text, &end); /* strtod also accepts hexadecimal numbers and exponents */
     *unit = end;
     return length > 0 && end == text + length;
 }
@@ -107,7 +107,7 @@ static void set_threads(const char *text)
     given.threads = whole("--threads", text, 1, MAX_THREADS);
 }
 
-/* A time in ns, from MIN_TIME_NS to `most`; 0: `text` is malformed. */
+/* Parse a time, from MIN_TIME_NS to `most`; returns ns, or 0 if malformed. */
 static double time_of(const char *text, double most)
 {
     static const struct {
@@ -247,10 +247,10 @@ static const char head[] =
 static const char tail[] = "\n"
                            "Exit code: 0; 1 if something failed; 2 for incorrect usage.\n";
 
-/* Over a connection there are two separate processes, and the one that connects leads. */
+/* With a connection there are two separate processes, and the one that connects leads. */
 static void check_connection(void)
 {
-    const char *size = getenv("AQ_SIZE"); /* from aqrun */
+    const char *size = getenv("AQ_SIZE"); /* set by aqrun */
     const char *name = given.listen != NULL ? "--listen" : "--connect";
     if (given.connect == NULL && given.connections > 1)
         command_wrong("--connections can be used only with --connect");
@@ -292,7 +292,7 @@ void options_parse(struct options *options, int argc, char **argv)
     bool timed = given.interval_count > 0;
     for (size_t i = 0; !timed && i < sizeof usual / sizeof usual[0]; i++)
         add_interval(usual[i]);
-    if (given.threads > 1) given.unpinned = true; /* its threads would share the core */
+    if (given.threads > 1) given.unpinned = true; /* threads would share the core */
     if (given.json != NULL && given.csv != NULL && strcmp(given.json, "-") == 0 &&
         strcmp(given.csv, "-") == 0)
         command_wrong("--json - and --csv -: only one of them can use standard output");

@@ -54,7 +54,7 @@ int outputs_write(struct outputs *outputs, const struct perf *perf)
     return result;
 }
 
-/* Write a number, or null for 0, which means that there is none. */
+/* Write a number, or null instead of 0, which means that there is no value. */
 static void json_figure(FILE *out, const char *name, double value)
 {
     fprintf(out, ",\n    \"%s\": ", name);

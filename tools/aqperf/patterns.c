@@ -1,6 +1,6 @@
 /*
- * The table of patterns. A new pattern is a row here, a loop in each API back end and, if none
- * fits, a kind and a limit.
+ * The table of patterns. To add a pattern, add a row here, a loop to each back end and, if no
+ * existing ones fit, a kind and a limit.
  */
 #include "perf.h"
 
@@ -12,7 +12,7 @@ const char *const unit_names[UNIT_COUNT] = {
 
 double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
 {
-    if (ns <= 0) ns = 1; /* below the resolution of the clock */
+    if (ns <= 0) ns = 1; /* below the clock's resolution */
     switch (unit) {
     case UNIT_RATE:
         return (double)n / ns * 1e3;
@@ -23,7 +23,8 @@ double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
     }
 }
 
-/* The sizes measured by default. --sizes can replace several, but not a single one. */
+/* The sizes measured by default. --sizes can replace lists of several sizes, but not single
+ * ones. */
 static const struct sizes none = {{0}, .count = 1}, word = {{8}, .count = 1},
                           rates = {{8, 512}, .count = 2};
 static const struct sizes pieces = {{8, 16, 64, 512}, .count = 4};
@@ -42,7 +43,7 @@ static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, .count = 4, .
 static const struct sizes scattered_64 = {{64, 4 * K, 128 * K}, .count = 3, .piece = 64};
 static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .piece = 512};
 
-/* Common parts of several kinds. */
+/* Parts that several kinds have in common. */
 #define STREAM   .unit = UNIT_RATE, .limit = LIMIT_LINE_STREAM
 #define FLOOD    STREAM, .work = {.after = talk_await_floods, .threads = true}
 #define RATE     .unit = UNIT_RATE, .work = {.threads = true}
@@ -110,7 +111,7 @@ static const struct kind put_rate = {
 static const struct kind get_rate = {RATE,       .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
                                      .least = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
-/* The limit of patterns with private memory is the better of two ways. */
+/* The limit of patterns with private memory is the better of two methods. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true
 static const struct kind put_private = {PRIVATE, .limit = LIMIT_DOUBLE_OUT,
                                         .second = LIMIT_CMA_PRIVATE_WRITE};
@@ -123,12 +124,12 @@ static const struct kind vector_in = {BY_BYTES, .limit = LIMIT_VECTOR_IN, .word 
 static const struct kind indexed_out = {BY_BYTES, .limit = LIMIT_INDEXED_OUT, .word = LIMIT_STORE};
 static const struct kind indexed_in = {BY_BYTES, .limit = LIMIT_INDEXED_IN, .word = LIMIT_LOAD};
 static const struct kind split = {ALL}, rounds = {ALL, .limit = LIMIT_LINE_ROUNDS};
-/* Collectives, by the minimum amount copied: from rank 0, by rank 0, from the next rank. */
+/* Collectives, by the minimum amount of copying: from rank 0, by rank 0, or from the next rank. */
 static const struct kind from_lead = {COLL, .limit = LIMIT_COPY_LEAD};
 static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
 
-/* As in programs that compute. */
+/* Patterns in which ranks compute, like programs do. */
 #define SELDOM .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .least = 1
 #define AFTER  .computing = COMPUTING_BEFORE
 static const struct kind seldom_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};
@@ -154,7 +155,8 @@ static const struct kind halo = {.limit = LIMIT_HALO,
 static const struct kind steal = {
     .limit = LIMIT_LINE_ANSWER, .carrier = CARRIER_LONG, .computing = COMPUTING_TARGET};
 
-/* A scattered transfer is a pattern for each length of its pieces, with its own sizes. */
+/* Scattered transfers are a separate pattern for each length of their pieces, with its own
+ * sizes. */
 #define SCATTER_ROWS(name, kind, loop, doc)                                                        \
     {name, &kind, &scattered_8, BOTH(loop), doc ", 8 bytes each"},                                 \
         {name "-64", &kind, &scattered_64, BOTH(loop), doc ", 64 bytes each"},                     \

@@ -1,9 +1,9 @@
 /*
- * Shared by the parts of aqperf: the job it runs in, the patterns, and the results.
+ * Shared by the parts of aqperf: the job in which it runs, the patterns, and the results.
  *
- * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; idle ranks wait in a
- * barrier. A pattern is a row in patterns.c plus a loop in each API back end (api_aq.c); limits.c
- * measures the machine's limit for comparison.
+ * Either rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; idle ranks
+ * wait in a barrier. A pattern is a row in patterns.c plus a loop in each API back end (api_aq.c);
+ * limits.c measures the machine's limit for comparison.
  */
 #ifndef AQPERF_PERF_H
 #define AQPERF_PERF_H
@@ -12,12 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_THREADS   64u /* of a rank */
+#define MAX_THREADS   64u /* threads per rank */
 #define MAX_SIZE      ((size_t)1 << 30)
 #define MAX_INTERVALS 16u
 
 enum unit {
-    UNIT_NS,   /* per operation: less is better */
+    UNIT_NS,   /* ns per operation: less is better */
     UNIT_RATE, /* million messages per second */
     UNIT_BANDWIDTH,
     UNIT_COUNT
@@ -29,8 +29,8 @@ struct perf;
 typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
 /*
- * Defines such a loop of one statement, followed by the wait for all operations; `pongs` is the
- * count of answers before the loop.
+ * Define a loop of one statement, followed by a wait for all operations; `pongs` is the number of
+ * answers before the loop.
  */
 #define LOOP(name, after, ...)                                                                     \
     void name(struct perf *perf, size_t size, uint64_t n)                                          \
@@ -48,19 +48,19 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 #define WORD_AT_PEER perf->peer, (void *)&perf->peer_addr->word.seq
 #define WORD_AT_LEAD 0, (void *)&perf->lead_addr->word.seq
 
-/* A pattern: a loop and its properties. */
+/* The loop of a pattern or limit, and its properties. */
 struct work {
     loop_fn *loop;
     loop_fn *before; /* not timed */
-    loop_fn *serve;  /* run by rank 1 meanwhile, if it has a part */
+    loop_fn *serve;  /* run by rank 1 concurrently, if it has a part */
     loop_fn *after;  /* timed: until all operations are complete */
-    bool all_ranks;  /* all ranks run it; otherwise rank 0 does, with rank 1 */
+    bool all_ranks;  /* run by all ranks; otherwise by rank 0, with rank 1 */
     bool threads;    /* the threads of --threads share the loop */
-    bool bare;       /* the size is 0, whatever the row's */
+    bool bare;       /* the size is always 0 */
     double (*parts)(const struct perf *perf); /* units per operation; NULL: 1 */
 };
 
-/* Limits for ranks that share no memory; each kind of connection between them has these. */
+/* The limits of ranks that share no memory, for each kind of connection. */
 enum plain_limit {
     PLAIN_RTT,
     PLAIN_ECHO,
@@ -129,57 +129,57 @@ enum limit_id {
 /* The limits with which the library is compared; limits.c. */
 struct limit {
     const char *name;
-    const char *doc; /* for --list; NULL or "": not in it */
+    const char *doc; /* for --list; NULL or "": not listed */
     /*
-     * If rank 1 takes part, it uses mapped segments or sockets; if all ranks do, they need the
-     * mappings of all.
+     * With rank 1, it uses mapped segments or sockets. With all ranks, it requires that the
+     * segments of all are mapped.
      */
     struct work work;
-    enum limit_id alone, many; /* without shared memory: one at a time; many in flight */
+    enum limit_id alone, many; /* without shared memory: one operation at a time; many in flight */
 };
 extern const struct limit limits[LIMIT_COUNT];
 
-/* The kind of payload, if it has a maximum size. */
+/* The kind of message that carries the payload, if that has a maximum size. */
 enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 
-/* Which rank computes, for the time given by --interval. */
+/* The ranks that compute, for the time given by --interval. */
 enum computing {
     COMPUTING_NEVER,
-    COMPUTING_TARGET, /* rank 1, between two polls */
-    COMPUTING_BEFORE, /* rank 0, before each operation; that is not timed */
+    COMPUTING_TARGET, /* rank 1, between polls */
+    COMPUTING_BEFORE, /* rank 0, before each operation; not timed */
     COMPUTING_ALL     /* all ranks, within each operation */
 };
 
-/* The common properties of patterns. */
+/* Properties common to several patterns. */
 struct kind {
     enum unit unit;
     enum carrier carrier;
     enum computing computing;
-    struct work work; /* without the loop, which struct pattern has */
-    bool turns;       /* uses all of --connections in turn */
-    bool endpoints;   /* needs several endpoints, or messages to oneself: not over a connection */
-    size_t least;     /* the smallest meaningful size */
-    size_t moved;     /* bytes moved by an operation, if not the size */
-    size_t places;    /* number of areas of the size in a segment; 0: two */
+    struct work work;     /* without the loop, which is in struct pattern */
+    bool turns;           /* uses all connections of --connections in turn */
+    bool endpoints;       /* needs several endpoints or messages to itself: not over a connection */
+    size_t least;         /* minimum size */
+    size_t moved;         /* bytes moved by an operation, if not `size` */
+    size_t places;        /* number of areas of `size` bytes in a segment; 0: two */
     enum limit_id limit;  /* for sizes above 8 bytes */
     enum limit_id word;   /* for up to 8 bytes, if different */
-    enum limit_id second; /* shown next to it: CMA */
+    enum limit_id second; /* shown as well: CMA */
     bool either;          /* the limit is the better of `limit` and `second` */
-    enum limit_id fi;     /* over libfabric; LIMIT_NONE: meaningless there */
-    enum limit_id cci;    /* likewise over CCI */
+    enum limit_id fi;     /* over libfabric; LIMIT_NONE: not applicable */
+    enum limit_id cci;    /* the same for CCI */
 };
 
 struct sizes {
     size_t sizes[5];
     size_t count; /* 1: --sizes does not apply */
-    size_t piece; /* of scattered transfers, in bytes; otherwise 0 */
+    size_t piece; /* bytes of a piece of scattered transfers; otherwise 0 */
 };
 
 struct pattern {
     const char *name;
     const struct kind *kind;
     const struct sizes *sizes; /* measured by default */
-    loop_fn *aq, *gasnet;      /* by interface */
+    loop_fn *aq, *gasnet;      /* by API */
     const char *doc;
 };
 enum { PATTERN_COUNT = 74 };
@@ -189,10 +189,10 @@ extern const struct pattern patterns[PATTERN_COUNT];
 struct row {
     const struct pattern *pattern;
     size_t size;
-    double interval_ns; /* of computing; 0: none */
+    double interval_ns; /* interval of computing; 0: none */
 };
 
-/* The names of units, and a time for `n` operations in the unit. */
+/* The names of the units, and the conversion of a time for `n` operations. */
 extern const char *const unit_names[UNIT_COUNT];
 double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n);
 
@@ -201,74 +201,74 @@ struct line {
     _Alignas(64) _Atomic uint64_t seq;
     unsigned char payload[56];
 };
-#define RING_LINES     256u  /* in use while both poll continuously, */
-#define RING_LINES_FAR 4096u /* and while one computes */
+#define RING_LINES     256u  /* lines in use while both ranks poll continuously */
+#define RING_LINES_FAR 4096u /* lines in use while one rank computes */
 /* The ring of the double copy. */
 #define FRAGMENTS         8u
 #define FRAGMENT_BYTES    ((size_t)32768)
-#define FABRIC_CARD_WORDS 34u /* the peer's address and memory */
+#define FABRIC_CARD_WORDS 34u /* data for the peer: address and memory */
 
-/* The segment of ranks 0 and 1; other ranks have it without data. */
+/* The segment of ranks 0 and 1. Other ranks have one without `data`. */
 struct shared {
-    struct line inbox;     /* the other rank writes, the owner reads */
-    struct line consumed;  /* of the ring in the other rank's segment */
+    struct line inbox;     /* written by the other rank, read by the owner */
+    struct line consumed;  /* number of lines that the other rank has consumed from its own ring */
     struct line fragments; /* number of fragments that the other rank has stored in `fragment` */
-    struct line fragments_taken; /* number of our fragments that the other rank has taken */
+    struct line fragments_taken; /* number of this rank's fragments that the other rank has taken */
     struct line word;            /* target of atomics and of single stores */
-    struct line arrived;         /* of rank 0: number at the plain barrier of limits_all.c */
+    struct line arrived;         /* in rank 0: arrivals at the plain barrier of limits_all.c */
     struct line released;
-    struct line row[2]; /* the steps of the previous and next ranks, of LIMIT_HALO */
+    struct line row[2]; /* steps of the previous and the next rank, for LIMIT_HALO */
     struct line ring[RING_LINES_FAR];
-    _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: the row is done */
+    _Alignas(64) uint64_t count; /* operations of a pattern of all ranks; 0: the row is complete */
     uint64_t limit;              /* or of this limit, unless it is LIMIT_NONE */
     uint64_t pid;
-    uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
+    uint64_t maps_peer;  /* 1: the owner has mapped the other rank's segment */
     uint64_t operations; /* of a limit in which rank 1 takes part */
-    uint64_t settled;    /* of rank 0: number of a fabric's loops that rank 1 has finished */
-    uint64_t socket;     /* the address of the socket of limits_socket.c; 0: none */
+    uint64_t settled;    /* in rank 0: number of fabric loops that rank 1 has finished */
+    uint64_t socket;     /* address of the socket of limits_socket.c; 0: none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
-    _Alignas(4096) unsigned char data[]; /* two halves of max_size: for arrivals, and for replies */
+    _Alignas(4096) unsigned char data[]; /* two halves of max_size: for arrivals, for replies */
 };
 
-/* The commands to the peer, which answers with the number of floods that it has handled. */
+/* Commands for the peer, which answers with the number of flood messages it has handled. */
 enum command {
     COMMAND_NONE,
     COMMAND_COUNT,   /* only answer */
     COMMAND_COMPUTE, /* compute for this many ns between polls; 0: poll continuously */
-    COMMAND_END,     /* of a connection: this was the last command */
-    COMMAND_NEXT,    /* take part in the pattern of all ranks, or continue with the next row */
+    COMMAND_END,     /* connections: no more commands follow */
+    COMMAND_NEXT,    /* join the pattern of all ranks, or continue with the next row */
     COMMAND_LIMIT    /* plus the number of a limit: perform rank 1's part */
 };
 
-/* Counts of the handlers of this process, of any interface, which may run in another thread. */
+/* Counters of this process's handlers, for any API. Handlers may run in another thread. */
 struct heard {
-    uint64_t pongs;  /* answers */
-    uint64_t tokens; /* of the ring */
+    uint64_t pongs;  /* answers received */
+    uint64_t tokens; /* tokens of the ring */
     uint64_t floods, floods_in;
-    uint64_t rows[2]; /* from the previous and next ranks */
+    uint64_t rows[2]; /* rows from the previous and the next rank */
     uint64_t hellos;
-    uint32_t answer; /* the last one to a command */
+    uint32_t answer; /* the last answer to a command */
     enum command command;
     size_t command_size;
     uint64_t computes_ns;
-    bool together; /* several threads may run handlers */
+    bool together; /* several threads may run handlers concurrently */
 };
 extern struct heard heard;
 
-/* A programming interface to measure. Failures end the job with a message. */
+/* An API to measure. Failures end the job with a message. */
 struct api {
     const char *name;
     const char *doc;
-    void (*start)(struct perf *perf); /* join the job, talk_begin; fills in transport */
-    /* Attach segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
+    void (*start)(struct perf *perf); /* join the job and call talk_begin; sets `transport` */
+    /* Attach segments of perf->segment_size, and one for perf->target; sets mine, peer_target and
      * neighbors. */
     void (*attach)(struct perf *perf);
     void (*finish)(void);
-    void (*quit)(int code); /* end the job at once; does not return */
+    void (*quit)(int code); /* end the job immediately; does not return */
     size_t (*max_size)(enum carrier carrier);
     void (*barrier)(void);
-    /* The segment of a rank in its own address space, and as mapped here, or NULL. */
+    /* The segment of a rank in its own address space, and its mapping here, or NULL. */
     struct shared *(*segment)(unsigned rank, struct shared **mapped);
     void (*put_word)(unsigned rank, uint64_t *there, uint64_t value);
     uint64_t (*get_word)(unsigned rank, uint64_t *there);
@@ -276,14 +276,14 @@ struct api {
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
     void (*poll)(void);
-    void (*look)(void); /* end the program if the peer is gone; NULL: the job does */
-    /* The loop through a foreign interface, compared with ours; NULL: the interface is ours. */
+    void (*look)(void); /* end the program if the peer is gone; NULL: the job does that */
+    /* The loop of a foreign API, which is compared with Aqueduct's; NULL: it is Aqueduct's. */
     enum limit_id (*foreign)(const struct kind *kind);
 };
 extern const struct api api_aq, api_gasnet, api_fi, api_cci, api_connection;
-extern const struct api *const apis[]; /* ended by NULL */
+extern const struct api *const apis[]; /* NULL-terminated */
 
-/* The loops of the patterns through each interface. */
+/* The loops of the patterns, for both APIs. */
 #define BOTH(name) api_aq_##name, api_gasnet_##name
 loop_fn BOTH(short_rtt), BOTH(medium_rtt), BOTH(long_rtt), BOTH(self_rtt), BOTH(self_reply_rtt);
 loop_fn BOTH(short_pairs), BOTH(medium_pairs), BOTH(long_pairs), BOTH(poll_empty);
@@ -307,35 +307,35 @@ struct options {
     const struct pattern *patterns[PATTERN_COUNT];
     size_t pattern_count;
     size_t sizes[64];
-    size_t size_count; /* 0: the default of each pattern */
+    size_t size_count; /* 0: each pattern's default */
     double intervals_ns[MAX_INTERVALS];
     size_t interval_count;
     const char *json, *csv, *plot;
-    const char *listen, *connect; /* URIs: measure over a connection, and not in a job */
+    const char *listen, *connect; /* URIs: measure over a connection instead of in a job */
     uint64_t repeats;
-    unsigned connections; /* with --connect: how many */
-    unsigned threads;     /* of a rank, in the patterns of floods */
+    unsigned connections; /* number of connections of --connect */
+    unsigned threads;     /* threads per rank in flood patterns */
     double min_time_ns;
     bool unpinned;
     bool all_pairs;
 };
 
-/* Fill in `*options`, or end the program: code 0 after --help and the like, 2 for wrong usage. */
+/* Fill in `*options`. Ends the program with code 0 after --help etc., or with 2 after an error. */
 void options_parse(struct options *options, int argc, char **argv);
 
 struct result {
     struct row row;
     double median, min, max;
-    double limit, limit_min, limit_max; /* 0: there is none */
+    double limit, limit_min, limit_max; /* 0: no limit */
     const char *limit_name;
-    double second; /* 0: there is none */
+    double second; /* 0: no second limit */
     const char *second_name;
 };
 
 /* measured / limit; 0 if there is no limit. */
 double result_ratio(const struct result *result);
 
-/* A rank, its segment in its own address space, and as mapped here, or NULL. */
+/* A rank, with its segment in its own address space and its mapping here, or NULL. */
 struct place {
     unsigned rank;
     struct shared *addr, *mapped;
@@ -345,52 +345,52 @@ struct perf {
     struct options options;
     const struct api *api;
     unsigned rank, ranks;
-    unsigned peer; /* of the pair patterns: for rank 0, rank 1 if there is one; otherwise rank 0 */
-    unsigned neighbors;    /* ranks that can share memory, with us */
+    unsigned peer; /* peer in pair patterns: for rank 0, rank 1 if there is one; otherwise rank 0 */
+    unsigned neighbors;    /* number of ranks that share memory with this one */
     const char *transport; /* that reaches the peer */
-    int cores;             /* that this process may use */
+    int cores;             /* number of cores that this process may use */
     bool crowded;          /* more ranks than cores */
     bool pinned;
     bool progress_thread;
-    size_t max_size; /* of all rows */
+    size_t max_size; /* maximum size of all rows */
     size_t segment_size;
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
-    bool both_map;            /* each of the pair has the other's segment mapped */
-    enum limit_id plain;      /* the first limit for the connection of the pair, or LIMIT_NONE */
-    bool all_map;             /* all ranks have all segments mapped */
-    struct place beside[2];   /* the previous and next rank */
-    struct shared *peer_addr; /* the peer's segment in its own address space */
-    struct shared *lead_addr; /* rank 0's, for Long replies */
+    bool both_map;            /* both ranks of the pair have mapped the other's segment */
+    enum limit_id plain;      /* first limit for the connection of the pair, or LIMIT_NONE */
+    bool all_map;             /* all ranks have mapped all segments */
+    struct place beside[2];   /* the previous and the next rank */
+    struct shared *peer_addr; /* the peer's segment, in its own address space */
+    struct shared *lead_addr; /* rank 0's segment, for Long replies */
     uint64_t peer_pid;
     double interval_ns;             /* of this row */
-    double target_computes_ns;      /* in this row, between two polls; in ranks 0 and 1 */
-    const char *no_cma;             /* why CMA is not measured; NULL: it is */
+    double target_computes_ns;      /* in this row, between polls; in ranks 0 and 1 */
+    const char *no_cma;             /* why CMA is not measured; NULL: it is measured */
     unsigned char *source, *target; /* private memory of max_size */
-    unsigned char *peer_target;     /* the peer's, in its own address space */
+    unsigned char *peer_target;     /* the peer's `target`, in its own address space */
     struct result *results;
     size_t result_count, row_count;
 };
 
-/* measure.c: one row. Every rank calls it for every row, in the same order. */
+/* measure.c: measure one row. Every rank calls it for every row, in the same order. */
 void measure_row(struct perf *perf, const struct row *row);
 /*
- * For --listen, instead: take part in the rows that rank 0 measures, until it closes the
+ * For --listen, called instead: take part in the rows that rank 0 measures, until it closes the
  * connection.
  */
 void measure_answer(struct perf *perf);
-/* The reason why this row cannot be measured, in `text`; false if it can. */
+/* Whether this row cannot be measured; if so, the reason is in `text`. */
 bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len);
-/* Whether it can be measured over a connection. */
+/* Whether patterns of this kind can be measured over a connection. */
 bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
 /* The value of a setting of the library. */
 const char *measure_setting(const char *name);
 
-/* compute.c: use the processor for this long. */
+/* compute.c: use the CPU for this long. */
 void compute_for(double ns);
 
-/* Increment a count of handlers. */
+/* Increment a counter of handlers. */
 static inline void heard_add(uint64_t *count)
 {
     if (heard.together)
@@ -404,45 +404,47 @@ static inline uint64_t heard_count(const uint64_t *count)
     return __atomic_load_n(count, __ATOMIC_ACQUIRE);
 }
 
-/* talk.c: common to all interfaces. In `start`: determine our rank and that of the peer. */
+/* talk.c: common to all APIs. Called by `start`: sets this rank and its peer. */
 void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
-/* After `attach`: learn where all segments are. */
+/* Called after `attach`: exchange the addresses of all segments. */
 void talk_meet(struct perf *perf);
-/* A command has arrived; returns the answer. */
+/* Handle a command; returns the answer. */
 uint32_t talk_hear(enum command command, size_t size);
 /* Rank 1: wait for a command other than COMMAND_COUNT. */
 enum command talk_await(struct perf *perf, size_t *size);
-/* In all ranks: the number of operations of the pattern, or of the limit if there is one. */
+/* Set, in all ranks, the number of operations of the pattern, or of the limit if there is one. */
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit);
 loop_fn talk_ring, talk_await_floods, talk_await_in, talk_barriers;
 double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *perf);
-/* The destination of collectives, and the block of each rank if all have `size` bytes. */
+/* The destination of collectives, and the block of each rank if `size` bytes are divided among
+ * all. */
 unsigned char *talk_arrivals(const struct perf *perf);
 size_t talk_block(const struct perf *perf, size_t size);
-/* The source of a row of a halo, and its destination in the rank on that side. */
+/* The source of a halo row, and its destination in the rank on that side. */
 const unsigned char *talk_row(const struct perf *perf);
 unsigned char *talk_row_at(const struct perf *perf, unsigned side);
-/* Wait for the rows of one more step from both sides. */
+/* Wait for the rows of the next step from both sides. */
 void talk_await_rows(struct perf *perf);
-/* A random other rank, and the offset of a random word among `size` bytes of its data. */
+/* A random other rank, and the offset of a random word in `size` bytes of its data. */
 struct place talk_random_place(struct perf *perf, size_t size, size_t *offset);
 
-/* limits.c: rank 0 requests rank 1's part in a limit, if it has one, and rank 1 performs it. */
+/* limits.c: rank 0 requests rank 1's part of a limit, if it has one, and rank 1 performs it. */
 void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
 void limits_serve(struct perf *perf, unsigned id, size_t size);
 /* Rank 0, after its own timed part: wait until rank 1 has completed its part. */
 void limits_settle(struct perf *perf, enum limit_id id);
 void limits_probe_cma(struct perf *perf);
-/* Shared by the loops of limits.c and limits_private.c. */
+/* Shared by limits.c and limits_private.c. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
 void limits_wait_turn(const struct perf *perf, unsigned *turns);
-/* Move `size` bytes between `here` and the peer's `there`; 0, or an errno value. */
+/* Transfer `size` bytes between `here` and the peer's `there`; returns 0 or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */
 loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
 /*
- * limits_socket.c: open a socket if it may be needed; returns its address (loopback network and
- * port), or 0. Whether it reaches the peer's socket, which must be on this host.
+ * limits_socket.c: limits_open_socket opens a socket if it may be needed, and returns its address
+ * (loopback network and port), or 0. limits_meet_socket returns whether it reaches the peer's
+ * socket, which must be on this host.
  */
 uint64_t limits_open_socket(const struct perf *perf);
 bool limits_meet_socket(struct perf *perf, uint64_t place);
@@ -451,15 +453,15 @@ loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
 /* Whether the socket's buffer has room for the rows of a halo. */
 bool limits_socket_takes(size_t size);
 /*
- * limits_fabric.c: prepare the data that the peer needs, if a transport over a fabric reaches it;
- * get the first of the fabric's limits, or LIMIT_NONE; whether it can transfer this much at once.
+ * limits_fabric.c: prepare the data for the peer, if a transport over a fabric reaches it; return
+ * the first of the fabric's limits, or LIMIT_NONE; return whether it can transfer this size.
  */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
 bool limits_fabric_takes(size_t size);
 /*
- * Called in both ranks after a loop: messages of rank 1 may need calls of both ranks in order to
- * arrive, so neither rank returns to the library before that.
+ * Called in both ranks after a loop: the delivery of rank 1's messages may require calls in both
+ * ranks, so neither continues with the library before that.
  */
 void limits_fabric_settle(struct perf *perf);
 void limits_close_fabric(void);
@@ -468,7 +470,7 @@ loop_fn limits_fabric_stream_in, limits_fabric_answer, limits_fabric_halo;
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 
-/* scatter.c: the pieces of a scattered transfer, in each form that a call may need. */
+/* scatter.c: the pieces of a scattered transfer, in each form that calls require. */
 struct piece {
     void *addr;
     size_t len;
@@ -481,7 +483,7 @@ struct pieces {
 };
 struct scatter {
     size_t len, count;
-    struct pieces there, mapped; /* the peer's, by its addresses and by ours */
+    struct pieces there, mapped; /* the peer's, by its addresses and by our mappings */
     struct pieces source, target;
 };
 extern struct scatter row_pieces;
@@ -489,13 +491,13 @@ void scatter_begin(struct perf *perf, size_t piece, size_t size);
 loop_fn limits_strided_out, limits_strided_in, limits_vector_out, limits_vector_in;
 loop_fn limits_indexed_out, limits_indexed_in;
 
-/* limits_all.c: called by every rank. */
+/* limits_all.c: called by all ranks. */
 loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next, limits_halo;
 loop_fn limits_random, limits_shared_word;
 
 /*
- * report.c and plot.c, in rank 0. Files are opened early, so that a bad name is detected before
- * measuring.
+ * report.c and plot.c, in rank 0. Files are opened before the measurements, to detect invalid
+ * names early.
  */
 void report_begin(const struct perf *perf);
 void report_progress(const struct row *row);
@@ -503,13 +505,13 @@ void report_row(const struct result *result);
 void report_skip(const struct row *row, const char *why);
 void report_end(const struct perf *perf);
 void report_list(void);
-/* A size as text: "8", "4K". */
+/* Format a size: "8", "4K". */
 const char *report_size(size_t size, char text[static 16]);
-/* A time: "100us", "1ms". */
+/* Format a time: "100us", "1ms". */
 const char *report_time(double ns, char text[static 16]);
 struct outputs;
 struct outputs *outputs_open(const struct options *options);
-/* 0, or -1 after a message if a file could not be written. */
+/* Returns 0, or -1 after printing a message if a file could not be written. */
 int outputs_write(struct outputs *outputs, const struct perf *perf);
 
 #endif

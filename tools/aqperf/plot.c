@@ -1,21 +1,21 @@
-/* Draws the results as an SVG picture: a panel for each unit, sizes and figures on log axes, the
- * machine's limits dashed in the color of their pattern. */
+/* Draws the results as an SVG picture: a panel for each unit, with logarithmic axes for sizes and
+ * figures, and the machine's limits as dashed lines in the color of their pattern. */
 #include "outputs.h"
 #include <math.h>
 #include <string.h>
 
 enum {
     PANEL_WIDTH = 500,
-    PLOT_LEFT = 74,  /* from the panel to its axis */
-    PLOT_RIGHT = 18, /* from the end of the axis to that of the panel */
+    PLOT_LEFT = 74,  /* from the left of a panel to its axis */
+    PLOT_RIGHT = 18, /* from the end of the axis to the right of the panel */
     PLOT_TOP = 106,
     PLOT_HEIGHT = 330,
     LEGEND_TOP = PLOT_TOP + PLOT_HEIGHT + 66,
     LEGEND_STEP = 22
 };
 
-/* Colors that people with any color vision can tell apart (Okabe and Ito), on a white and on a dark
- * background. */
+/* Colors that can be distinguished with any color vision (Okabe and Ito), for white and for dark
+ * backgrounds. */
 static const struct color {
     const char *light, *dark;
 } colors[] = {{"#0072b2", "#3d9fe0"}, {"#d55e00", "#f0772b"}, {"#009e73", "#2fc89b"},
@@ -32,13 +32,13 @@ struct panel {
     FILE *out;
     const struct perf *perf;
     enum unit unit;
-    int left;         /* of the whole picture */
+    int left;         /* in the picture */
     int first, last;  /* x axis: log2 of the sizes */
-    int start;        /* start of the axis: at `first`, or before it for patterns without a size */
+    int start;        /* the axis starts at `first`, or before it for patterns without a size */
     double low, high; /* y axis: log10 of the figures */
 };
 
-/* The position of a size; patterns without one are at the left. */
+/* The position of a size; patterns without a size are at the left. */
 static double x_of(const struct panel *panel, size_t size)
 {
     double at = size == 0 ? panel->start : log2((double)size);
@@ -58,7 +58,8 @@ static bool shows(const struct panel *panel, size_t i)
     return panel->perf->results[i].row.pattern->kind->unit == panel->unit;
 }
 
-/* The x axis: from the smallest to the largest size, and a position for results without a size. */
+/* Fit the x axis: from the smallest to the largest size, plus a position for results without a
+ * size. */
 static void fit_sizes(struct panel *panel)
 {
     size_t smallest = SIZE_MAX, largest = 1;
@@ -76,7 +77,7 @@ static void fit_sizes(struct panel *panel)
     panel->start = panel->first - (without ? 2 : 0);
 }
 
-/* Fit the axes to the results; false if there are none to show. */
+/* Fit the axes to the results; returns false if there is none to show. */
 static bool fit(struct panel *panel)
 {
     double low = 1e300, high = 0;
@@ -124,7 +125,7 @@ static void y_label(const struct panel *panel, double value, char label[static 2
 static void draw_y_axis(const struct panel *panel)
 {
     double left = panel->left + PLOT_LEFT, right = panel->left + PANEL_WIDTH - PLOT_RIGHT;
-    bool narrow = panel->high - panel->low < 2.2; /* few decades: label 2 and 5 as well */
+    bool narrow = panel->high - panel->low < 2.2; /* with few decades, also label 2 and 5 */
     for (int decade = (int)floor(panel->low); decade <= (int)ceil(panel->high); decade++)
         for (int digit = 1; digit <= 9; digit++) {
             double value = digit * pow(10, decade), y = y_of(panel, value);
@@ -160,12 +161,12 @@ static void draw_x_axis(const struct panel *panel)
          PLOT_TOP + PLOT_HEIGHT + 42, "class=\"tick\" text-anchor=\"middle\"", "payload in bytes");
 }
 
-/* The line through the medians of one pattern, or through their limits; a single limit is drawn as
- * a short dash. */
+/* Draw a line through the medians of a pattern, or through its limits; a single limit is a short
+ * dash. */
 static void draw_line(const struct panel *panel, const struct pattern *pattern, bool limit)
 {
     size_t points = 0;
-    double x = 0, y = 0, interval_ns = 0; /* a line for each */
+    double x = 0, y = 0, interval_ns = 0; /* one line per interval */
     fprintf(panel->out, "<path d=\"");
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
@@ -237,7 +238,7 @@ static void draw_panel(const struct panel *panel)
     }
 }
 
-/* Colors follow the reader's preference, also if the picture is shown in a page. */
+/* Colors follow the reader's preference, even if the picture is embedded in a page. */
 static void draw_style(FILE *out)
 {
     fputs("<style>.back{fill:#ffffff}.grid{stroke:#c8c8c8}.fine{stroke:#eeeeee}"
@@ -272,7 +273,7 @@ static void draw_head(FILE *out, const struct perf *perf, int width, int height)
          "medians and spread; dashed: the machine's own limit in the same run");
 }
 
-/* The height of the legend below the panels, two patterns in each row. */
+/* The height of the legend below the panels, with two patterns per row. */
 static int legend_height(const struct panel *panels, int count)
 {
     int most = 0;

@@ -1,4 +1,4 @@
-/* aqperf's output for people. */
+/* aqperf's human-readable output. */
 #include "perf.h"
 #include <aqueduct/version.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 static struct {
     bool quiet; /* standard output is used for JSON or CSV */
-    bool live;  /* it is a terminal: show the progress */
+    bool live;  /* it is a terminal: show progress */
     bool has_second;
     bool has_interval;
     int name_width;
@@ -48,7 +48,7 @@ static void print_row(FILE *out, const struct row *row)
         fprintf(out, " %8s", row->interval_ns > 0 ? report_time(row->interval_ns, interval) : "-");
 }
 
-/* Four significant digits, within reason: 0.01234, 12.34, 12340. */
+/* Format with four significant digits, within reason: 0.01234, 12.34, 12340. */
 static const char *figure(double value, char text[static 16])
 {
     int decimals = 0;
@@ -63,7 +63,7 @@ static bool wants(const char *file)
     return file != NULL && strcmp(file, "-") == 0;
 }
 
-/* The widths of the columns that differ between tables. */
+/* Determine the widths of the columns that differ between tables. */
 static void fit_columns(const struct options *options)
 {
     state.name_width = 15;

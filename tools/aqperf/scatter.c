@@ -1,6 +1,6 @@
 /*
- * Scattered transfers: the pieces of a row, adjacent here and every other one at the peer, and the
- * copy loops used for comparison.
+ * Scattered transfers: the pieces of a row, which are adjacent here and separated by gaps of the
+ * same length at the peer, and the copy loops used for comparison.
  */
 #include "perf.h"
 #include <stdatomic.h>
@@ -38,19 +38,19 @@ void scatter_begin(struct perf *perf, size_t piece, size_t size)
               perf->theirs != NULL ? perf->theirs->data : perf->mine->data, 2 * step);
 }
 
-/* --- limits: the code of a program that has all pieces mapped and knows their length ---------- */
+/* --- limits: code of a program that has mapped all pieces and knows their length -------------- */
 
 static inline void copy_piece(void *to, const void *from, size_t len)
 {
     if (len <= 64)
-        memcpy(to, from, len); /* inline, since `len` is a constant then */
+        memcpy(to, from, len); /* inline, as `len` is constant */
     else
         limits_copy(to, from, len);
 }
 
 enum form { STRIDED, LIST, VECTOR };
 
-/* The address of a piece: from the list, or at distances of `times` its length. */
+/* The address of a piece: from the list, or at a stride of `times` its length. */
 static inline void *piece_at(const struct pieces *pieces, enum form form, size_t i, size_t len,
                              size_t times)
 {
@@ -79,7 +79,7 @@ static inline void copy_round(const struct pieces *to, size_t to_times, const st
                 copy_round(&dst, to_times, &src, from_times, form, 64);                            \
             else                                                                                   \
                 copy_round(&dst, to_times, &src, from_times, form, 512);                           \
-            atomic_signal_fence(memory_order_seq_cst); /* so that each round copies anew */        \
+            atomic_signal_fence(memory_order_seq_cst); /* so that each round copies again */       \
         }                                                                                          \
     }
 LIMIT(strided_out, STRIDED, mapped, 2, source, 1)

@@ -1,6 +1,5 @@
 /*
- * Communication of the ranks besides the measured operations, and the patterns common to all
- * interfaces.
+ * Communication that is not measured, and the patterns common to all APIs.
  */
 #include "perf.h"
 #include <stdio.h>
@@ -20,7 +19,7 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
     heard.together = perf->options.threads > 1 || perf->progress_thread;
 }
 
-/* The connection of the pair, if it shares no memory. */
+/* Determine the connection of the pair, if the ranks share no memory. */
 static enum limit_id meet_plain(struct perf *perf)
 {
     struct shared *there = perf->peer_addr;
@@ -33,7 +32,7 @@ static enum limit_id meet_plain(struct perf *perf)
     return met ? LIMIT_SOCKET : LIMIT_NONE;
 }
 
-/* Tell the other rank of the pair whether we can access its memory, and learn the same. */
+/* Notify the other rank of the pair whether this one can access its memory, and get its answer. */
 static void introduce(struct perf *perf)
 {
     struct shared *there = perf->peer_addr;
@@ -68,7 +67,7 @@ uint32_t talk_hear(enum command command, size_t size)
         __atomic_store_n(&heard.computes_ns, size, __ATOMIC_RELEASE);
     } else if (command != COMMAND_COUNT) {
         __atomic_store_n(&heard.command_size, size, __ATOMIC_RELAXED);
-        __atomic_store_n(&heard.command, command, __ATOMIC_RELEASE); /* has_command */
+        __atomic_store_n(&heard.command, command, __ATOMIC_RELEASE); /* for has_command */
     }
     return (uint32_t)heard_count(&heard.floods);
 }
@@ -114,7 +113,7 @@ static int has_token(void *passed)
     return heard_count(&heard.tokens) > *(uint64_t *)passed;
 }
 
-/* `n` laps; every rank passes the token on once per lap. */
+/* `n` laps; every rank forwards the token once per lap. */
 void talk_ring(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t passed;
@@ -132,10 +131,10 @@ double talk_ring_hops(const struct perf *perf)
     return perf->ranks;
 }
 
-/* Messages are unordered, so ask how many have been handled until all have. */
+/* Messages are unordered, so query how many have been handled until all have. */
 void talk_await_floods(struct perf *perf, size_t size, uint64_t n)
 {
-    static uint32_t sent; /* modulo 2^32, as the peer counts */
+    static uint32_t sent; /* modulo 2^32, like the peer's counter */
     (void)size;
     sent += (uint32_t)n;
     do
@@ -153,7 +152,7 @@ static int all_in(void *wanted)
     return heard_count(&heard.floods_in) == *(uint64_t *)wanted;
 }
 
-/* Run by rank 0, which may have received some before it begins to wait. */
+/* Run by rank 0, which may have received some messages already. */
 void talk_await_in(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t wanted;
@@ -181,7 +180,7 @@ const unsigned char *talk_row(const struct perf *perf)
     return perf->mine->data + perf->max_size;
 }
 
-/* We are the next rank of the previous one, so the sides are swapped. */
+/* This rank is the next one of the previous rank, so the sides are swapped. */
 unsigned char *talk_row_at(const struct perf *perf, unsigned side)
 {
     return perf->beside[side].addr->data + (1 - side) * perf->max_size / 2;
