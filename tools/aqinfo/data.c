@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Make room for one more element after `count`; the array grows at powers of two. */
+/* Make room for another element after `count`; the array grows at powers of two. */
 static void *room_for(void *array, size_t count, size_t element)
 {
     if ((count & (count - 1)) != 0) return array;
@@ -21,7 +21,7 @@ static int by_group_and_name(const void *a, const void *b)
     return groups != 0 ? groups : strcmp(left->name, right->name);
 }
 
-/* Record the library's last message; it is the same for each setting while it reads them all. */
+/* Record the library's last error message. The same message is recorded only once. */
 static void add_problem(struct data *data)
 {
     const char *message = aq_error_message();
@@ -47,7 +47,7 @@ static void collect_settings(struct data *data)
         qsort(data->settings, data->setting_count, sizeof *data->settings, by_group_and_name);
 }
 
-/* A setting that does not work is shown with the reason. */
+/* A transport that does not work is shown with the reason. */
 static void collect_transports(struct data *data)
 {
     aq_error_log(0);

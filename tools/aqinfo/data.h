@@ -1,4 +1,4 @@
-/* Everything that aqinfo can show, collected once. */
+/* All data that aqinfo can show, collected once. */
 #ifndef AQINFO_DATA_H
 #define AQINFO_DATA_H
 
@@ -11,7 +11,7 @@ struct data {
     size_t limit_count;
     aq_setting_info *settings; /* by group, then by name */
     size_t setting_count;
-    char **problems; /* settings with an invalid value, in the library's words */
+    char **problems; /* the library's messages about settings with invalid values */
     size_t problem_count;
 };
 
@@ -19,12 +19,12 @@ struct data {
 #define SHOW_TRANSPORTS 1u
 #define SHOW_LIMITS     2u
 #define SHOW_SETTINGS   4u
-#define SHOW_CHANGED    8u /* only the settings that are not at their default */
+#define SHOW_CHANGED    8u /* only settings with non-default values */
 
-/* Fill in the sections of `*data` selected by `sections`; ends the program if out of memory. */
+/* Collect the data of `sections` in `*data`; ends the program if out of memory. */
 void data_collect(struct data *data, unsigned sections);
 
-/* 1 if the setting differs from its default or was set to it explicitly. */
+/* Whether the setting differs from its default or was explicitly set to it. */
 int setting_is_changed(const aq_setting_info *setting);
 
 /* text.c, json.c, markdown.c */
@@ -35,7 +35,8 @@ void text_limit(const aq_limit_info *limit);
 void json_show(const struct data *data, unsigned sections);
 void markdown_show(const struct data *data);
 
-/* merge.c: print the events of these trace files as one trace; 1 if a file could not be read. */
+/* merge.c: print the events of these trace files as one trace. Returns 1 if a file could not be
+ * read. */
 int merge_traces(char *const *names);
 
 /*
@@ -44,10 +45,12 @@ int merge_traces(char *const *names);
  */
 int way_show(char *const *hosts, const char *interface);
 
-/* fi.c: print where the provider for libfabric is and how to use it; 1 if it is missing. */
+/* fi.c: print the path of the provider for libfabric and how to use it. Returns 1 if it is
+ * missing. */
 int fi_show(void);
 
-/* peers.c: print a table of the peers of processes or from files; 1 if one of them has no peers. */
+/* peers.c: print a table of the peers of processes, or from files. Returns 1 if one of them has no
+ * peers. */
 int peers_show(char *const *names);
 
 #endif

@@ -10,7 +10,8 @@
 #endif
 
 #ifdef AQINFO_WITH_FI
-/* Whether libfabric finds the provider in this environment; NULL, or the reason why not. */
+/* Check whether libfabric finds the provider in this environment. Returns NULL, or the reason why
+ * not. */
 static const char *ask_libfabric(uint32_t *version)
 {
     int (*getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *,
@@ -18,7 +19,7 @@ static const char *ask_libfabric(uint32_t *version)
     struct fi_info *(*dupinfo)(const struct fi_info *);
     uint32_t (*get_version)(void);
     struct fi_info *info, *hints;
-    setenv("IPATH_NO_BACKTRACE", "1", 0); /* otherwise a provider's library catches signals */
+    setenv("IPATH_NO_BACKTRACE", "1", 0); /* otherwise the library of a provider catches signals */
     void *library = dlopen("libfabric.so.1", RTLD_NOW);
     if (library == NULL) return "libfabric.so.1 cannot be loaded: install libfabric1";
     *(void **)&getinfo = dlsym(library, "fi_getinfo");

@@ -1,4 +1,4 @@
-/* aqinfo's output for programs: one object with a list for each section. */
+/* aqinfo's machine-readable output: one object with a list for each section. */
 #include "json.h"
 #include "data.h"
 #include <aqueduct/version.h>

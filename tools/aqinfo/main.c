@@ -1,4 +1,5 @@
-/* aqinfo: which transports work here and why not, the limits of the machine, and every setting. */
+/* aqinfo: prints which transports work here, and why others do not; limits of the machine; and all
+ * settings. */
 #include "base/nearest.h"
 #include "command.h"
 #include "data.h"
@@ -73,7 +74,7 @@ static int is_named(char *const *names, const char *known)
     return 0;
 }
 
-/* Reduce the data to items that have one of `names` (NULL-terminated; case is ignored). */
+/* Reduce the data to the items named by `names` (NULL-terminated; case is ignored). */
 static void keep_named(struct data *data, char *const *names)
 {
     size_t kept = 0;
@@ -92,7 +93,7 @@ static void keep_named(struct data *data, char *const *names)
     data->limit_count = kept;
 }
 
-/* Comma-separated names, or NULL for none. The nearest one is remembered. */
+/* Offer comma-separated names; NULL: none. The nearest one is remembered. */
 static void offer_aliases(struct aqi_nearest *nearest, const char *names)
 {
     static char kept[64];
@@ -106,7 +107,7 @@ static void offer_aliases(struct aqi_nearest *nearest, const char *names)
     }
 }
 
-/* Offer all names; 1 if `name` is one of them. */
+/* Offer all names; returns 1 if `name` is one of them. */
 static int is_known(const struct data *data, const char *name, struct aqi_nearest *nearest)
 {
     aqi_nearest_begin(nearest, name);
@@ -121,7 +122,7 @@ static int is_known(const struct data *data, const char *name, struct aqi_neares
     return nearest->best != NULL && strcasecmp(nearest->best, name) == 0;
 }
 
-/* Print an error for each unknown name; 1 if all are known. */
+/* Print an error for each unknown name; returns 1 if all are known. */
 static int all_known(const struct data *data, char *const *names)
 {
     int known = 1;
@@ -139,7 +140,7 @@ static int all_known(const struct data *data, char *const *names)
     return known;
 }
 
-/* Whether the names are "udp" followed by something unknown, and so hosts. */
+/* Whether the names are "udp" followed by unknown words, which are hosts. */
 static int names_hosts(const struct data *data, char *const *names)
 {
     struct aqi_nearest nearest;
@@ -183,7 +184,7 @@ static void show(const struct data *data, unsigned shown, int named)
     case FORMAT_MARKDOWN:
         markdown_show(data);
         break;
-    case FORMAT_TRACE: /* have been handled already */
+    case FORMAT_TRACE: /* handled already */
     case FORMAT_PEERS:
         break;
     case FORMAT_TEXT:
@@ -221,7 +222,7 @@ int main(int argc, char **argv)
         return command_written() ? failed : 1;
     }
 
-    static struct data data; /* until the end of the program */
+    static struct data data; /* used until the end of the program */
     unsigned shown = sections_of(named);
     data_collect(&data, shown);
     for (size_t i = 0; i < data.problem_count; i++)

@@ -1,9 +1,9 @@
-/* The text of docs/settings.md, from the settings tables; nothing in it depends on the machine. */
+/* The text of docs/settings.md, from the settings tables; it does not depend on the machine. */
 #include "data.h"
 #include <stdio.h>
 #include <string.h>
 
-/* A cell of a table: a bar or a line break would end it. */
+/* A cell of a table, which a bar or newline would end. */
 static void cell(const char *text)
 {
     for (; *text != '\0'; text++) {

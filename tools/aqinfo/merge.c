@@ -1,4 +1,5 @@
-/* Merges the traces of several ranks, complete or truncated within an event, into one time line. */
+/* Merges traces of several ranks into one time line. Traces may be complete, or truncated within an
+ * event. */
 #include "data.h"
 
 #include <errno.h>
@@ -7,7 +8,8 @@
 #include <string.h>
 
 /*
- * An event is a line inside the brackets, with or without a trailing comma. 0: none, or truncated.
+ * The length of an event: a line inside the brackets, with or without a trailing comma. 0: none,
+ * or truncated.
  */
 static size_t event_of(const char *line, size_t len)
 {

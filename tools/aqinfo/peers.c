@@ -1,6 +1,6 @@
 /*
- * The ranks' data about their peers: of a running job from their boards, of a finished one from the
- * files of its counters.
+ * The ranks' data about their peers: from the boards of a running job, or from the counter files
+ * of a finished one.
  */
 #include "base/board.h"
 #include "base/wire.h"
@@ -19,10 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Time limit for an answer from the hosts of the job. */
+/* Time limit for an answer from the hosts of a job. */
 enum { PATIENCE_MS = 5000 };
 
-/* Sorted: peers of the job by number, then connected programs, then dropped packets. */
+/* For sorting: peers of the job by number, then connected programs, then dropped packets. */
 enum { CONNECTION = UINT32_MAX - 1, DROPPED = UINT32_MAX };
 
 static struct line {
@@ -31,7 +31,7 @@ static struct line {
     char *text;
 } * lines;
 static size_t count;
-static int refused; /* a process of another version */
+static int refused; /* a process of another version was found */
 
 static const struct column {
     const char *key, *title;
@@ -41,7 +41,7 @@ static const struct column {
                {"packet", "packet", 7},     {"sent", "sent", 9},        {"again", "again", 7},
                {"received", "received", 9}, {"repeated", "repeated", 9}};
 
-/* The lines of the text about peers or dropped packets; the latter sort after all peers. */
+/* Keep the lines of a text about peers or dropped packets. The latter sort after all peers. */
 static size_t keep_lines(char *text)
 {
     size_t before = count;
@@ -66,7 +66,7 @@ static size_t keep_lines(char *text)
     return count - before;
 }
 
-/* Read everything from `fd`, NUL-terminated; NULL: nothing. */
+/* Read all data from `fd`, NUL-terminated; NULL: none. */
 static char *read_all(int fd, off_t from)
 {
     size_t room = 1 << 16, used = 0;
@@ -106,7 +106,7 @@ static void keep_text(void *arg, char *text)
     *found += keep_lines(text);
 }
 
-/* Whether process `pid` is that process or a descendant. */
+/* Whether process `pid` is process `from` or a descendant of it. */
 static int descends(long pid, long from)
 {
     for (int depth = 0; pid > 1 && depth < 100; depth++) {
@@ -123,8 +123,8 @@ static int descends(long pid, long from)
     return 0;
 }
 
-/* Connect to the first agent of the job, aqrun, whose agents on other hosts know what is not
- * visible here. */
+/* Connect to the root agent of a job, aqrun: agents on other hosts provide data that is not visible
+ * here. */
 static int connect_job(const char *name)
 {
     char path[64];
@@ -153,7 +153,8 @@ static void refuse(enum aqi_wire wire, const char *what, const char *name, unsig
     refused = 1;
 }
 
-/* The next packet; 0: none arrived in time, no more will, or it is of another version. */
+/* Receive the next packet. Returns 0 if none arrives in time, no others follow, or the version
+ * differs. */
 static int next_packet(const char *job, int fd, struct aqi_top_peers *packet)
 {
     const size_t head = offsetof(struct aqi_top_peers, text);

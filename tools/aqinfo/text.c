@@ -1,4 +1,4 @@
-/* aqinfo's output for people. */
+/* aqinfo's human-readable output. */
 #include "command.h"
 #include "data.h"
 #include <aqueduct/version.h>
@@ -7,7 +7,7 @@
 
 enum { LINE_WIDTH = 100 };
 
-/* Prints nothing for an empty text. */
+/* Prints nothing if the text is empty. */
 static void paragraph(const char *text, int indent)
 {
     if (text[0] == '\0') return;
@@ -15,7 +15,7 @@ static void paragraph(const char *text, int indent)
     command_wrap(text, indent, LINE_WIDTH);
 }
 
-/* A field of a full description; omitted if empty. */
+/* A field of the full description; omitted if empty. */
 static void field(const char *name, const char *text)
 {
     if (text != NULL && text[0] != '\0') printf("  %-10s %s\n", name, text);

@@ -1,7 +1,7 @@
 /*
- * Whether UDP packets reach a host. They are sent to a port at which nothing listens: the host's
- * error shows that they arrived. Silence means that they did not, or that a firewall drops the
- * answer.
+ * Checks whether UDP packets reach a host. They are sent to a port at which no program listens: an
+ * ICMP error from the host shows that they arrived. No answer means that they did not, or that a
+ * firewall dropped the error.
  */
 #include "data.h"
 #include <arpa/inet.h>
@@ -43,7 +43,7 @@ static void ip_of(const struct sockaddr *at, char text[INET6_ADDRSTRLEN])
 }
 
 /*
- * Send from the interface named by AQ_UDP_INTERFACE, by its name or an address; 0: it has no
+ * Send from the interface specified by AQ_UDP_INTERFACE, a name or address. Returns 0 if it has no
  * address of this family.
  */
 static int leave_by(int fd, int family, const char *name)
@@ -64,7 +64,7 @@ static int leave_by(int fd, int family, const char *name)
     return bound;
 }
 
-/* The interface with our address, and its MTU. */
+/* Find the interface with our address, and its MTU. */
 static void find_interface(struct way *way)
 {
     struct ifaddrs *all = NULL;
@@ -89,7 +89,7 @@ static int open_way(struct way *way, const struct addrinfo *to, const char *inte
 {
     struct sockaddr_storage own;
     socklen_t len = sizeof(own);
-    int whole = IP_PMTUDISC_PROBE; /* the same number for IPv6 */
+    int whole = IP_PMTUDISC_PROBE; /* IPv6 has the same value */
     memset(way, 0, sizeof(*way));
     way->six = to->ai_family == AF_INET6;
     ip_of(to->ai_addr, way->to);
@@ -106,7 +106,8 @@ static int open_way(struct way *way, const struct addrinfo *to, const char *inte
     return 0;
 }
 
-/* Milliseconds until the host answered a packet of this length; < 0: a negative errno. */
+/* Send a packet of this length. Returns the milliseconds until the host answered; < 0: a negative
+ * errno. */
 static double try_packet(const struct way *way, size_t len)
 {
     static const char zeros[LARGEST];
@@ -118,7 +119,7 @@ static double try_packet(const struct way *way, size_t len)
         if (send(way->fd, zeros, len, 0) < 0 && errno != ECONNREFUSED) error = errno;
         if (error != ETIMEDOUT && error != EAGAIN) break;
         if (poll(&ready, 1, WAIT_MS) <= 0) continue;
-        /* A program does listen there, and has answered. */
+        /* a program listens there, and has answered */
         if (recv(way->fd, &byte, sizeof(byte), 0) >= 0 || errno == ECONNREFUSED)
             return now_ms() - began;
         error = errno;
@@ -149,7 +150,7 @@ static const char *advice_of(int error)
     }
 }
 
-/* Returns 1 if packets arrive there. */
+/* Returns 1 if packets arrive. */
 static int show_way(const struct addrinfo *to, const char *host, const char *interface)
 {
     struct way way;
@@ -182,7 +183,7 @@ int way_show(char *const *hosts, const char *interface)
         struct addrinfo *all;
         char port[8];
         int arrived = 0;
-        /* A dynamic port, at which hardly any program listens. */
+        /* A port of the dynamic range, at which hardly any program listens. */
         snprintf(port, sizeof(port), "%d", 61000 + getpid() % 4000);
         int error = getaddrinfo(*hosts, port, &hints, &all);
         if (error != 0) {

@@ -9,9 +9,9 @@
 /* The activity of a rank, from two samples. */
 struct rates {
     double messages, out, in; /* per second: calls that communicate, bytes to and from others */
-    double size;              /* mean bytes of a message or put sent */
+    double size;              /* mean size in bytes of a message or put sent */
     double again;             /* packets retransmitted per second */
-    double waits;             /* share of the time, 0 to 1 */
+    double waits;             /* fraction of the time, 0 to 1 */
 };
 
 struct rank {
@@ -26,40 +26,40 @@ struct watch {
     int fd;
     pid_t job;
     char program[64];
-    char why[200];  /* why the data cannot be read; "": it can */
-    uint32_t count; /* of all ranks; 0: nothing has been received yet */
+    char why[200];  /* why the data cannot be read; "": no error */
+    uint32_t count; /* number of ranks; 0: no data received yet */
     struct rank *ranks;
 };
 
 /*
- * The running jobs of this user, or of all users for root: stores at most `most`, returns the
- * number found.
+ * Find the running jobs of this user, or of all users for root. Stores at most `most` and returns
+ * the number found.
  */
 struct found_job {
     unsigned user;
     pid_t pid;
 };
 size_t watch_find(struct found_job *jobs, size_t most);
-/* Connect; prints the reason and returns false on failure. */
+/* Connect to a job. Returns false on failure, after printing the reason. */
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
-/* Receive packets. Returns false if the job has ended or, with `why`, is of another version. */
+/* Receive packets. Returns false if the job has ended or, with `why` set, uses another version. */
 bool watch_read(struct watch *watch);
-/* Whether each known rank has been sampled again since the last rates. */
+/* Whether all known ranks have been sampled again since the rates were last computed. */
 bool watch_news(const struct watch *watch);
 /* Compute all rates. Returns false if there are none yet. */
 bool watch_rate(struct watch *watch);
 struct rates watch_total(const struct watch *watch, unsigned *ranks, unsigned *hosts);
 void watch_close(struct watch *watch);
 
-/* rates.c: pure */
+/* rates.c: computation only */
 struct rates rates_between(const struct aqi_top_row *before, const struct aqi_top_row *now);
 void rates_add(struct rates *total, const struct rates *one);
 
 /* print.c */
-/* The columns; --sort names one. */
+/* The columns, for --sort. */
 enum column { BY_RANK, BY_HOST, BY_MESSAGES, BY_OUT, BY_IN, BY_SIZE, BY_AGAIN, BY_WAITS, COLUMNS };
 extern const char *const column_names[COLUMNS];
-/* The ranks that have rates, sorted; the caller frees the array. */
+/* The ranks that have rates, sorted; freed by the caller. */
 const struct rank **print_sorted(const struct watch *watch, enum column by, bool reverse,
                                  size_t *count);
 #define PRINT_LINE 200
@@ -69,7 +69,7 @@ void print_rank(const struct rank *rank, char line[PRINT_LINE]);
 void print_text(const struct watch *watch, enum column by, bool reverse);
 void print_json(const struct watch *watch, enum column by, bool reverse);
 
-/* screen.c: whether there is a suitable terminal; run until `q` or the job's end. */
+/* screen.c: whether there is a suitable terminal; run until `q` is pressed or the job ends. */
 bool screen_possible(void);
 void screen_run(struct watch *watch, unsigned interval_ms, enum column by);
 

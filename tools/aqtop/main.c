@@ -73,8 +73,8 @@ static const char tail[] =
     "incorrect usage.\n";
 
 /*
- * Print the command line of a process, as far as it is readable, with its first word, the path of
- * the launcher, reduced to its name.
+ * Print the command line of a launcher, as far as it is readable; the path in its first word is
+ * reduced to the name.
  */
 static void print_job(const struct found_job *job, FILE *to)
 {
@@ -108,7 +108,7 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
     return NULL;
 }
 
-/* Wait until all ranks have been sampled again, or as many as will be. */
+/* Wait until all ranks have been sampled again, or for the maximum time. */
 static bool await_look(struct watch *watch, uint64_t *next)
 {
     uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;

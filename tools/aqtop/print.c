@@ -1,4 +1,4 @@
-/* The ranks of a job as lines of text, and as JSON. */
+/* Formats the ranks of a job as lines of text, and as JSON. */
 #include "aqtop.h"
 #include "base/safe_text.h"
 #include "json.h"
@@ -27,7 +27,7 @@ static double print_value(const struct rank *rank)
     return values[order.by];
 }
 
-/* Names and ranks ascending, numbers descending. */
+/* Names and ranks in ascending, numbers in descending order. */
 static int print_compare(const void *a, const void *b)
 {
     const struct rank *x = *(const struct rank *const *)a, *y = *(const struct rank *const *)b;
@@ -52,7 +52,7 @@ const struct rank **print_sorted(const struct watch *watch, enum column by, bool
     return sorted;
 }
 
-/* 1234567 as 1.23M */
+/* Format 1234567 as 1.23M. */
 static const char *print_short(double value, char text[16])
 {
     static const char units[] = " kMGTP";
@@ -68,7 +68,7 @@ static const char *print_short(double value, char text[16])
     return text;
 }
 
-/* The reason why it waits, or its fate. */
+/* The reason why the rank waits, or its fate. */
 static void print_state(const struct aqi_top_row *row, char text[40])
 {
     uint32_t doing = row->doing & ~(uint32_t)AQI_DOING_ASLEEP;

@@ -1,4 +1,4 @@
-/* Rates from two samples of the counters of a rank. */
+/* Computes rates from two samples of a rank's counters. */
 #include "aqtop.h"
 
 static double rates_grown(const struct aqi_top_row *before, const struct aqi_top_row *now,
@@ -30,8 +30,8 @@ struct rates rates_between(const struct aqi_top_row *before, const struct aqi_to
 }
 
 /*
- * Sum everything but the size and the share of waiting: for those, compute sums weighted by
- * messages and by ranks, which the caller divides.
+ * Add up all rates. The size is a mean weighted by messages; the time waiting is a sum, which the
+ * caller divides by the number of ranks.
  */
 void rates_add(struct rates *total, const struct rates *one)
 {

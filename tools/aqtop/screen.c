@@ -1,4 +1,4 @@
-/* The ranks of a job on a terminal, by ncurses, if available at build time. */
+/* Shows the ranks of a job on a terminal, with ncurses if it was available at build time. */
 #include "aqtop.h"
 #include "base/clock.h"
 
@@ -12,7 +12,7 @@
 static struct {
     enum column by;
     bool reverse;
-    size_t first; /* first row that is shown */
+    size_t first; /* first row shown */
 } screen;
 
 static void screen_draw(const struct watch *watch)
@@ -89,7 +89,7 @@ void screen_run(struct watch *watch, unsigned interval_ms, enum column by)
         struct pollfd states[] = {{.fd = watch->fd, .events = POLLIN},
                                   {.fd = STDIN_FILENO, .events = POLLIN}};
         int key;
-        (void)poll(states, 2, (int)interval_ms); /* or the size of the window has changed */
+        (void)poll(states, 2, (int)interval_ms); /* returns early if the window size changes */
         if (states[0].revents != 0) going = watch_read(watch);
         if (states[1].revents & (POLLHUP | POLLERR)) going = false;
         while (going && (key = getch()) != ERR)

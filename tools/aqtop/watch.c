@@ -1,4 +1,4 @@
-/* The connection to a job's first agent, and the data of its ranks. */
+/* The connection to a job's root agent, and the data of its ranks. */
 #include "aqtop.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* The last word of a line of /proc/net/unix is the name, '@' for the NUL of abstract ones. */
+/* The last word of a line of /proc/net/unix is the name, with '@' for the NUL of abstract names. */
 size_t watch_find(struct found_job *jobs, size_t most)
 {
     size_t count = 0, room = 0;
@@ -22,7 +22,7 @@ size_t watch_find(struct found_job *jobs, size_t most)
         if (name == NULL || sscanf(name, " @" AQI_TOP_NAME "%u.%d", &job.user, &pid) != 2) continue;
         if (job.user != geteuid() && geteuid() != 0) continue;
         job.pid = (pid_t)pid;
-        bool again = false; /* each connection also has this name */
+        bool again = false; /* connections have this name as well */
         for (size_t i = 0; i < count && i < most; i++)
             again = again || jobs[i].pid == job.pid;
         if (again) continue;
@@ -43,7 +43,7 @@ static int watch_connect(const struct found_job *job)
     if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
         if (who.uid == job->user) return fd;
-        errno = EACCES; /* the listener uses another user's name */
+        errno = EACCES; /* not the user in the name */
     }
     int err = errno;
     if (fd >= 0) close(fd);
@@ -82,7 +82,7 @@ static bool watch_take(struct watch *watch, const struct aqi_top_packet *packet)
     return true;
 }
 
-/* Whether this aqtop cannot read these bytes. */
+/* Whether this aqtop cannot interpret a packet; sets `why`. */
 static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packet, size_t len)
 {
     const size_t head = offsetof(struct aqi_top_packet, row);

@@ -20,11 +20,11 @@ class Item:
         self.name = name
         self.code = code
         self.doc = doc  # lines of the comment without its stars, or None
-        self.group = None  # the comment before a group of macros that have comments of their own
+        self.group = None  # the comment before a group of macros with comments of their own
         self.header = header
         self.line = line
         self.inline = inline  # a function that is not in any library
-        self.form_of = None  # the blocking call before it, with which it shares the comment
+        self.form_of = None  # the blocking call whose comment it shares
 
     def where(self):
         return f"{self.header}:{self.line}"
@@ -61,7 +61,7 @@ class Header:
                 continue
             if text[pos].isspace():
                 if text.startswith("\n\n", pos):
-                    # A blank line separates it from items that it does not describe.
+                    # A blank line separates a comment from items that it does not describe.
                     doc = blocking = None
                 pos += 1
                 continue
@@ -73,7 +73,7 @@ class Header:
                 item = self._macro(directive, doc, line)
                 if item:
                     yield item
-                    # The lines of one group share the comment before the first one.
+                    # The lines of a group share the comment before the first one.
                     if text[pos : pos + 2] != "\n#":
                         doc = None
                 continue
@@ -152,8 +152,8 @@ def directive_end(text, pos):
 
 
 def body_end(text, pos):
-    """The position after the body of a function that has one here, which ends with a line of its
-    own; otherwise None."""
+    """The position after the body of a function, which ends with a line of its own; None if it
+    has no body."""
     body = re.compile(r"[^;{}]*\)\s*\{.*?^\}", re.S | re.M).match(text, pos)
     return body and body.end()
 

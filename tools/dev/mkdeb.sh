@@ -8,7 +8,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 export DEB_BUILD_OPTIONS=${DEB_BUILD_OPTIONS-noautodbgsym parallel=$(nproc)}
 
-# Not in the tree, whose path may have blanks; build systems of packages cannot have them.
+# Outside of the tree, whose path may contain blanks: package builds do not support them.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 folder=$work/aqueduct-$(dpkg-parsechangelog -l "$source/debian/changelog" -S Version)

@@ -53,7 +53,7 @@ class Page:
             self.lines.append("\\&")
 
     def code(self, lines):
-        """Lines that are kept as they are."""
+        """Lines that are not filled."""
         if not self.lines[-1].startswith((".SH", ".SS")):
             self.lines.append(".PP")
         self.lines.append(".nf")
@@ -148,7 +148,7 @@ class Doc:
         return None, " ".join(text.split())
 
     def models(self):
-        """The calls to which this one refers for everything that it does not say."""
+        """The calls whose documentation completes that of this one."""
         found = []
         others = [text for title, text in self.sections if title == "Otherwise"]
         for text in self.paragraphs + others:
@@ -159,7 +159,7 @@ class Doc:
     def resolve(self, docs, seen=()):
         """
         {title: text} of the sections of a call, and {code: text} of its return values, completed
-        from the calls that it refers to.
+        from the calls to which it refers.
         """
         models = [name for name in self.models() if name in docs and name not in seen]
         likes = {name: docs[name].resolve(docs, (*seen, *models)) for name in models}
@@ -227,8 +227,8 @@ class Doc:
 
 class FormDoc(Doc):
     """
-    The doc of aq_x_nb or aq_x_nbi without a comment of its own: it does what aq_x does, as
-    aq_y_nb does what aq_y does, where aq_y is a call to which the comment of aq_x refers.
+    The doc of aq_x_nb or aq_x_nbi without a comment of its own: it relates to aq_x as aq_y_nb
+    relates to aq_y, where aq_y is a call to which the comment of aq_x refers.
     """
 
     def __init__(self, item, docs):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Generate the manual page (man1) of a tool from its --help.
 
-The text has the form of all tools here: lines "usage: …", a blank line, paragraphs of prose,
+The text has the form that all tools use: lines "usage: …", a blank line, paragraphs of prose,
 lists of "  --option  description", headings "Word:" on a line of their own, and examples
 indented by four or more. A paragraph "Exit code: …" becomes a section of its own.
 

@@ -1,4 +1,5 @@
-/* The command line of a tool as a table: parsing, complaints and --help come from its rows. */
+/* The command line of a tool, defined by a table from which parsing, error messages and --help are
+ * derived. */
 #include "command.h"
 #include "base/nearest.h"
 #include <errno.h>
@@ -9,16 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* LONG: the values of long options are above those of letters. */
+/* LONG: values of long options without a letter are above those of letters. */
 enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
 
-static struct command_line command; /* a copy, since it is used as long as the program runs */
+static struct command_line command; /* a copy, as it is used until the program ends */
 
 void command_wrong(const char *format, ...)
 {
     va_list args;
     if (command.silent) {
-        sleep(1); /* the printing rank needs time, since our end ends the job */
+        sleep(1); /* the printing rank needs time, as the end of this one ends the job */
         exit(2);
     }
     va_start(args, format);
@@ -63,7 +64,7 @@ void command_wrap(const char *text, int indent, int width)
     putchar('\n');
 }
 
-/* The option, and its other effects. */
+/* Print an option and its other effects. */
 static void describe(const struct command_row *row)
 {
     char letter[] = {'-', row->letter, ',', ' ', '\0'}, left[64];
@@ -93,7 +94,7 @@ static const struct command_row *row_at(size_t i)
     return i == command.count ? &help_row : &version_row;
 }
 
-/* List the options that begin with `given`, which is --NAME or --NAME=VALUE; `*count` is their
+/* List the options that begin with `given`, --NAME or --NAME=VALUE; `*count` is set to their
  * number. */
 static void beginning(const char *given, char *text, size_t room, size_t *count)
 {
@@ -108,7 +109,7 @@ static void beginning(const char *given, char *text, size_t room, size_t *count)
     }
 }
 
-/* getopt found no such option, or an argument was missing or not allowed. */
+/* Report that there is no such option, or that its argument is missing or not allowed. */
 __attribute__((noreturn)) static void unknown(int result, const char *given)
 {
     struct aqi_nearest nearest;
@@ -128,7 +129,7 @@ __attribute__((noreturn)) static void unknown(int result, const char *given)
     command_wrong("unknown option %s, or it takes no argument", given);
 }
 
-/* Call `item` for each part of a comma separated list. */
+/* Call `item` for each part of a comma-separated list. */
 static void each(const struct command_row *row, const char *list)
 {
     char part[64];
@@ -158,7 +159,7 @@ static void take(const struct command_row *row, const char *value)
         command_wrong("--%s: %s", row->name, strerror(errno));
 }
 
-/* -name or -name=VALUE becomes --name, for getopt. */
+/* Convert -name or -name=VALUE to --name, for getopt. */
 static void lengthen(char **word)
 {
     const char *name = *word + 1;

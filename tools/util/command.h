@@ -1,17 +1,18 @@
-/* The command line of a tool as a table: parsing, complaints and --help come from its rows. */
+/* The command line of a tool, defined by a table from which parsing, error messages and --help are
+ * derived. */
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* An option. --help and --version are in every table. */
+/* An option. --help and --version are added to every table. */
 struct command_row {
-    char letter; /* 0: only the long name */
+    char letter; /* 0: long name only */
     const char *name;
-    const char *arg; /* its argument; NULL: none */
+    const char *arg; /* name of its argument; NULL: none */
     const char *doc;
-    /* Actions of the option, in this order, if not NULL. */
+    /* Actions of the option, performed in this order unless NULL. */
     void (*take)(const char *value);
     void (*each)(const char *item); /* called for each item of a comma-separated list */
     const char **text;              /* set to the argument */
@@ -19,34 +20,37 @@ struct command_row {
     unsigned *number;               /* set to `value` */
     unsigned *bits;                 /* the bits of `value` are set in it */
     unsigned value;
-    const char *variable; /* environment variable to be set to the argument, or to "yes" */
+    const char *variable; /* environment variable, set to the argument or to "yes" */
 };
 
 struct command_line {
     const char *tool, *version;
-    const char *head, *tail; /* of --help, before and after the options */
+    const char *head, *tail; /* text of --help before and after the options */
     const struct command_row *rows;
     size_t count;
-    bool stops;  /* at the first word that is not an option */
-    bool dash;   /* long names may also have a single dash; with `stops` only */
-    bool silent; /* another process of the job prints messages */
+    bool stops;  /* parsing stops at the first word that is not an option */
+    bool dash;   /* long names may also begin with a single dash; only with `stops` */
+    bool silent; /* messages are printed by another process of the job */
 };
 
 /*
- * The index of the first word that is not an option. Ends the program after --help and --version,
- * and with code 2 after an error.
+ * Returns the index of the first word that is not an option. Exits after --help and --version, and
+ * with code 2 after an error.
  */
 int command_read(const struct command_line *line, int argc, char **argv);
 
 /*
- * Print the error and a pointer to --help, and exit with code 2. Only after command_read has begun.
+ * Print the error and a pointer to --help, and exit with code 2. May be called only once
+ * command_read has been called.
  */
 __attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
-/* Print a text after a line has reached `indent`, in lines of `width` with that indent. */
+/* Print a text in lines of `width` indented by `indent`; the first line has already reached that
+ * column. */
 void command_wrap(const char *text, int indent, int width);
-/* Whether all of standard output could be written; prints an error if not. A tool calls it last. */
+/* Whether all standard output has been written; prints an error if not. To be called last by a
+ * tool. */
 bool command_written(void);
 
 #endif

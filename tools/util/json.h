@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /*
- * Write `text` as a quoted JSON string. Invalid UTF-8 becomes U+FFFD, so that the result can always
- * be parsed; NULL becomes null.
+ * Write `text` as a quoted JSON string. Invalid UTF-8 is replaced by U+FFFD, so that the result
+ * can always be parsed; NULL is written as null.
  */
 void json_string(FILE *out, const char *text);
 

@@ -1,4 +1,4 @@
-/* The location of our libraries that programs load at run time. */
+/* Finds those of Aqueduct's libraries that programs load at run time. */
 #include "provider.h"
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ _Static_assert(PROVIDER_PATH >= PATH_MAX, "realpath fills it");
 const char *const provider_files[] = {
     [PROVIDER_FI] = "libaqueduct-fi.so", [PROVIDER_CCI] = "libaqueduct-cci.so.2"};
 
-/* Their possible folders, relative to that of this program: installed, or in the build tree. */
+/* Possible directories, relative to that of this program: installed, and in the build tree. */
 static const char *const places[][2] = {
     [PROVIDER_FI] = {"../" PROVIDER_LIBDIR "/libfabric", "../../src/front/fi/libfabric"},
     [PROVIDER_CCI] = {"../" PROVIDER_LIBDIR, "../../src/front/cci"}};

@@ -1,4 +1,4 @@
-"""Documents and manual pages as HTML: each a Page, with links and headings as the site has them."""
+"""Documents and manual pages as HTML: each is a Page, with the links and headings of the site."""
 
 import dataclasses
 import html
@@ -19,7 +19,7 @@ TOOLS = {"cmark-gfm": "cmark-gfm", "mandoc": "mandoc"}  # and their packages
 
 @dataclasses.dataclass
 class Page:
-    """A page of the site: where it is, below its root, and what it holds."""
+    """A page of the site: its path below the root, and its contents."""
     path: str
     title: str
     body: str
@@ -44,12 +44,12 @@ def text_of(markup):
 
 
 def slug(text):
-    """The id that GitHub gives a heading."""
+    """The id of a heading on GitHub."""
     return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
 
 
 def outside_tags(body, change, not_in):
-    """Apply `change` to the text that is in none of these elements."""
+    """Apply `change` to the text outside of these elements."""
     depth, parts = 0, re.split(r"(<[^>]*>)", body)
     for at, part in enumerate(parts):
         if part.startswith("<"):
@@ -72,7 +72,7 @@ def index(page):
 
 
 def with_ids(body):
-    """Give each heading its id."""
+    """Add an id to each heading."""
     seen = {}
 
     def heading(match):

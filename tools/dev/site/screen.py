@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws docs/pictures/aqtop.svg: the screen of a real aqtop that watches a job on two hosts.
 
-The hosts are this machine, by a replacement for ssh. Colors follow the reader's preference.
+Both hosts are this machine, by a replacement for ssh. Colors follow the reader's preference.
 
 usage: screen.py BUILD_DIR OUT.svg     (needs tmux)
 """
@@ -52,7 +52,7 @@ def watch(build, folder):
             while time.monotonic() < limit:
                 screen = subprocess.run([*tmux, "capture-pane", "-p", "-e"], check=True,
                                         capture_output=True, text=True).stdout
-                # The first figures are those since the start of the job.
+                # The first figures cover the time since the start of the job.
                 if len(re.findall(r"^ +[0-3] n[12] +[1-9]", CODES.sub("", screen), re.M)) == 4:
                     time.sleep(3)
                     return subprocess.run([*tmux, "capture-pane", "-p", "-e"], check=True,

@@ -1,5 +1,5 @@
-// The search of contents.html: sections that have a word beginning with each of the words asked for.
-// Words of the title count most, then those of the heading.
+// The search of contents.html: finds sections in which each search word is the beginning of a word.
+// Matches in the title count most, then those in the heading.
 "use strict";
 
 function score(section, wanted) {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes the site: static pages of README.md, docs, CHANGELOG.md and the manual pages.
 
-A page is where its source is (docs/mpi.md: docs/mpi.html), so relative links fit both. The landing
-page is made of README.md's introduction and of pictures of the docs. Only contents.html has a
-script, the search; without it the page lists all headings.
+A page has the path of its source (docs/mpi.md: docs/mpi.html), so relative links are valid in
+both. The landing page consists of README.md's introduction and pictures from the docs. Only
+contents.html has a script, the search; without it, the page lists all headings.
 
 usage: site.py ROOT MAN_DIR OUT
 """
@@ -19,7 +19,7 @@ import sys
 import pages
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The navigation; a title may be shortened there. Documents that are not listed follow at the end.
+# The navigation, where titles may be shortened. Documents that are not listed follow at the end.
 NAVIGATION = (
     ("Start", {"README.md": "Overview", "docs/first-steps-runtime.md": "For runtimes",
                "docs/first-steps-mpi.md": "For MPI programs",
@@ -54,7 +54,7 @@ def documents(root):
 
 
 def navigation(found, current):
-    """The list of all documents, as seen from the page `current`."""
+    """The list of all documents, with links relative to the page `current`."""
     up = "../" * current.count("/")
     lines = []
     for group, members in NAVIGATION:
@@ -81,7 +81,7 @@ def on_this_page(page):
 
 
 def pictures(found):
-    """The pictures of these documents, each a figure that leads to the page it is from."""
+    """The pictures of these documents, each a figure that links to its page."""
     for page in map(found.get, ILLUSTRATED):
         folder = page.path.rpartition("/")[0]
         for source, words in IMAGE.findall(page.body):
@@ -92,7 +92,7 @@ def pictures(found):
 
 
 def landing(found):
-    """README's introduction, its commands after its words, its first steps; and the pictures."""
+    """README's introduction with the commands after the text, its first steps, and the pictures."""
     sections = re.split(r"(?=<h2 )", found["README.md"].body)
     head, commands, words = re.fullmatch(r"(<h1.*?</h1>\n)(<pre>.*?</pre>\n)(.*)", sections[0],
                                          re.S).groups()
