@@ -1,9 +1,9 @@
-/* Estimate pi from random points of all processes, added up by an allreduce. Usage: allreduce
+/* Estimate pi from random points in all processes, summed by an allreduce. Usage: allreduce
  * [POINTS] */
 #include "check.h"
 #include <stdlib.h>
 
-/* splitmix64: a different sequence for each process. */
+/* splitmix64, with a different sequence in each process. */
 static double next_random(uint64_t *state)
 {
     uint64_t x = *state += 0x9e3779b97f4a7c15u;

@@ -1,10 +1,8 @@
 /*
  * A client of the key-value service of server.c.
  *
- *   client URI set KEY VALUE
- *   client URI get KEY           exit code 3: no such key
- *   client URI stop
- *   client URI time N            get the value of "" N times, print the mean time
+ *   client URI set KEY VALUE client URI get KEY exit code 3: no such key client URI stop client
+ *   URI time N get the value of "" N times and print the mean time
  *
  * It waits up to five seconds for the server to appear.
  */
@@ -14,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same in server.c */
+enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same as in server.c */
 
 static int found;
-static unsigned quiet; /* replies that are only counted */
+static unsigned quiet; /* replies to count without printing them */
 
 static void on_value(aq_am *am)
 {
@@ -36,7 +34,7 @@ static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
     return st == AQ_OK ? aq_event_wait(&answer, AQ_FOREVER) : st;
 }
 
-/* One request after another. */
+/* One request at a time. */
 static aq_status measure(aq_team *pair, const char *key, size_t n, unsigned times)
 {
     struct timespec from, to;
@@ -80,7 +78,7 @@ int main(int argc, char **argv)
         .struct_size = sizeof(params), .data = "kv1", .nbytes = 3, .flags = AQ_CONNECT_WAIT};
     check(aq_connect(argv[1], &params, &connection), "aq_connect");
 
-    aq_team *pair = aq_connection_team(connection); /* this process is rank 0, the server rank 1 */
+    aq_team *pair = aq_connection_team(connection); /* rank 0 is this process, rank 1 the server */
     aq_status st = times > 0 ? measure(pair, both, (size_t)n, (unsigned)times)
                              : ask(pair,
                                    stop  ? STOP

@@ -15,7 +15,7 @@ picture=$root/demo-heat.png
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Quotes words for the shell where necessary.
+# Quote words for the shell if necessary.
 words()
 {
     gap=

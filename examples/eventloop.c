@@ -1,7 +1,6 @@
 /*
- * An event loop: each process waits in one poll() for messages and for a timer, without using the
- * processor. At each tick it sends a request to its neighbor, which replies. Usage: eventloop
- * [TICKS]
+ * An event loop: each process waits in one poll() for both messages and a timer, without using the
+ * CPU. At each tick it sends a request to its neighbor, which replies. Usage: eventloop [TICKS]
  */
 #include "check.h"
 #include <errno.h>
@@ -42,7 +41,7 @@ static void ask_next(aq_team *world)
     asked++;
 }
 
-/* Run until this process has finished, and then until all have. */
+/* Run until this process has finished, and then until all processes have. */
 static void loop(aq_team *world, int32_t ticks)
 {
     struct pollfd fds[] = {{.events = POLLIN}, {.fd = start_timer(), .events = POLLIN}};
@@ -50,7 +49,7 @@ static void loop(aq_team *world, int32_t ticks)
     check(aq_wait_fd(&fds[0].fd), "aq_wait_fd");
     for (;;) {
         uint64_t expired;
-        aq_status st = aq_poll(); /* runs the handlers of arrived messages */
+        aq_status st = aq_poll(); /* runs the handlers of messages that have arrived */
         if (st < AQ_OK) check(st, "aq_poll");
         if (read(fds[1].fd, &expired, sizeof(expired)) > 0 && asked < ticks) ask_next(world);
         if (!done && asked == ticks && heard == ticks && answered == ticks) {
@@ -58,7 +57,7 @@ static void loop(aq_team *world, int32_t ticks)
             done = 1;
         }
         if (done && aq_barrier_wait(world, 0, AQ_BARRIER_ANONYMOUS, 0) == AQ_OK) break;
-        /* AQ_AGAIN: something has arrived since, so do not sleep. */
+        /* AQ_AGAIN: something has arrived meanwhile, so do not sleep. */
         if (st != AQ_OK && aq_wait_prepare() == AQ_OK && poll(fds, 2, -1) < 0 && errno != EINTR)
             perror("poll");
     }

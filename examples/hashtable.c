@@ -1,5 +1,5 @@
-/* A distributed hash table. Adding is an active message to the owner of the key; looking up is a
- * one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
+/* A distributed hash table. An insertion is an active message to the owner of the key; a lookup is
+ * a one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
  *
  * It verifies itself: exit code 1 if a value was wrong, missing or unexpected. */
 #include "check.h"
@@ -12,7 +12,7 @@ struct slot {
     uint64_t value;
 };
 
-/* A rank's segment: two counters (used in rank 0's segment only), then its part of the table. */
+/* A rank's segment: two counters, used only in rank 0's segment, and its part of the table. */
 struct part {
     uint64_t lookups;
     uint64_t errors;
@@ -25,7 +25,7 @@ static struct part *mine;
 static uint64_t slots_per_rank; /* a power of two */
 static uint64_t adds_begun, adds_done;
 
-/* Mix the bits of a key (the finaliser of splitmix64). */
+/* Mix the bits of a key (the finalizer of splitmix64). */
 static uint64_t mix(uint64_t key)
 {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -71,7 +71,7 @@ static int all_added(void *unused)
     return adds_done == adds_begun;
 }
 
-/* Start to add `value` to the value of `key`; many additions are outstanding at once. */
+/* Start to add `value` to the value of `key`; many additions are in flight at a time. */
 static void add(uint64_t key, uint64_t value)
 {
     adds_begun++;
@@ -80,7 +80,7 @@ static void add(uint64_t key, uint64_t value)
         "aq_am_short");
 }
 
-/* Return the value of `key`, or 0; the owner is not involved. */
+/* Return the value of `key`, or 0, without involving the owner. */
 static uint64_t look_up(uint64_t key)
 {
     aq_rank owner = owner_of(key);
@@ -117,7 +117,7 @@ static void fill(uint64_t count)
     check(aq_poll_until(all_added, NULL, AQ_FOREVER), "aq_poll_until");
 }
 
-/* Look up keys that the next rank, all ranks or no rank added; count wrong values. */
+/* Look up keys added by the next rank, by all ranks, or by none; count wrong values. */
 static void verify(uint64_t count, uint64_t *lookups, uint64_t *errors)
 {
     aq_rank size = aq_team_size(world), next = (aq_team_rank(world) + 1) % size;
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     check(aq_barrier(world), "aq_barrier"); /* all tables exist before the first message */
 
     fill(count);
-    check(aq_barrier(world), "aq_barrier"); /* all keys are present before the first look-up */
+    check(aq_barrier(world), "aq_barrier"); /* all keys are present before the first lookup */
     uint64_t lookups, errors;
     verify(count, &lookups, &errors);
     report(lookups, errors);

@@ -1,4 +1,4 @@
-/* Heat spreading through a plate, computed by all processes together; rank 0 draws the result.
+/* Heat diffusion in a plate, computed by all processes together; rank 0 draws the result.
  *
  * Usage: heat [--size WxH] [--steps N] [--output FILE.png]
  *
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#define FLOW           0.2 /* the fraction of a difference that flows to a neighbor in one step */
-#define SERIAL_UPDATES 2e7 /* up to this much work is repeated serially by rank 0 */
+#define FLOW           0.2 /* fraction of a difference that flows to a neighbor in one step */
+#define SERIAL_UPDATES 2e7 /* up to this amount of work is repeated serially by rank 0 */
 #define MAX_SIDE       16384u
 #define MAX_STEPS      10000000u
 
@@ -25,7 +25,7 @@ struct plate {
     const char *output;
 };
 
-/* The rows of one rank. If a plate has fewer rows than ranks, some ranks have none. */
+/* The rows of one rank; none for some ranks if there are fewer rows than ranks. */
 struct band {
     size_t first, rows;
 };
@@ -46,7 +46,7 @@ static double *row_at(void *segment, struct band band, size_t width, size_t stat
     return (double *)segment + (state * (band.rows + 2) + row) * width;
 }
 
-/* The initial temperature: an aqueduct of two rows of arches, hot in a cold plate. */
+/* The initial temperature: a hot aqueduct with two rows of arches on a cold plate. */
 static double initial(const struct plate *plate, size_t column, size_t row)
 {
     static const struct {
@@ -82,8 +82,8 @@ static void compute(const double *now, double *next, size_t rows, size_t width)
     }
 }
 
-/* Start to send the outer row of this band to the halo of a neighbor. At the edge of the plate it
- * goes to this rank's own halo, so that no heat flows there. */
+/* Start to put the outer row of this band into the halo of a neighbor. At the edge of the plate it
+ * is copied to this rank's own halo, so that no heat flows there. */
 static void send_row(const struct plate *plate, aq_rank neighbor, int upwards, const double *row,
                      double *own_halo, size_t state)
 {
@@ -100,7 +100,7 @@ static void send_row(const struct plate *plate, aq_rank neighbor, int upwards, c
     check(aq_put_nbi(world, neighbor, halo, row, bytes, 0), "aq_put_nbi");
 }
 
-/* Compute all steps. One barrier per step suffices: a neighbor that is ahead writes the other
+/* Compute all steps. One barrier per step suffices: a neighbor that is ahead writes to the other
  * state. */
 static void simulate(const struct plate *plate, struct band band, void *segment)
 {
@@ -142,7 +142,7 @@ static void *allocate(size_t bytes)
     aq_exit(1);
 }
 
-/* Return the largest difference to the same plate computed serially. */
+/* Return the maximum difference from the same plate computed serially. */
 static double compare_with_serial(const struct plate *plate, const double *field)
 {
     size_t width = plate->width, cells = width * plate->height;
@@ -166,7 +166,7 @@ static double compare_with_serial(const struct plate *plate, const double *field
     return worst;
 }
 
-/* Rank 0: check the result and print what was checked; returns 1 if something is wrong. */
+/* Rank 0: check the result and print which checks were made; returns 1 if one failed. */
 static int verify(const struct plate *plate, const double *field)
 {
     size_t cells = plate->width * plate->height;
@@ -189,7 +189,7 @@ static int verify(const struct plate *plate, const double *field)
     return wrong;
 }
 
-/* Black, purple, orange to pale yellow, with evenly rising lightness. */
+/* Black, purple, orange, pale yellow, with evenly increasing lightness. */
 static void make_palette(unsigned char palette[768])
 {
     static const unsigned char stops[][3] = {

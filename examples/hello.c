@@ -1,4 +1,4 @@
-/* The smallest program: every process prints its rank and how it reaches its neighbor. */
+/* The smallest program: every process prints its rank and the transport to its neighbor. */
 #include "check.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Latency of a short active message: rank 0 sends a request, rank 1 replies, many times over. */
+/* Latency of a short active message: rank 0 repeatedly sends a request, and rank 1 replies. */
 #include "check.h"
 #include <time.h>
 
@@ -30,7 +30,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* Make round trips, one after another, until `wanted` replies have arrived in total. */
+/* Make round trips, one at a time, until `wanted` replies have been received in total. */
 static void play(aq_team *world, aq_rank peer, long wanted)
 {
     while (pongs < wanted) {
@@ -45,8 +45,8 @@ int main(void)
     aq_team *world;
     check(aq_init(NULL, &world), "aq_init");
 
-    /* These get free indices, the same in each rank; entries with fixed indices would be placed
-     * first. */
+    /* These get free indices, the same in each rank; entries with fixed indices would have to
+     * precede them. */
     aq_handler_entry table[] = {
         {.accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_ping, .name = "ping"},
         {.accepts = AQ_AM_SHORT | AQ_AM_REPLY, .fn = on_pong, .name = "pong"},
@@ -54,17 +54,17 @@ int main(void)
     check(aq_am_register(aq_team_ep(world), table, 2), "aq_am_register");
     ping = table[0].index;
     pong = table[1].index;
-    check(aq_barrier(world), "aq_barrier"); /* every process can receive now */
+    check(aq_barrier(world), "aq_barrier"); /* all processes can receive now */
 
     if (aq_team_rank(world) == 0) {
-        aq_rank peer = aq_team_size(world) > 1 ? 1 : 0; /* alone: send to this process itself */
+        aq_rank peer = aq_team_size(world) > 1 ? 1 : 0; /* if alone, send to this process itself */
         play(world, peer, WARM_UP);
         double start = now_ns();
         play(world, peer, WARM_UP + ROUNDS);
         printf("a short request and its reply between rank 0 and rank %u: %.0f ns\n", peer,
                (now_ns() - start) / ROUNDS);
     }
-    /* The other ranks wait here; their handlers run meanwhile. */
+    /* The other ranks wait here and run their handlers meanwhile. */
     check(aq_barrier(world), "aq_barrier");
     check(aq_finalize(), "aq_finalize");
     return 0;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A file being written, and the checksum of the current chunk. */
+/* A file being written, and the CRC of the current chunk. */
 struct png {
     FILE *file;
     uint32_t crc;
@@ -85,7 +85,7 @@ int png_write(const char *path, const unsigned char *pixels, size_t width, size_
 
     uint32_t sum = 1;
     chunk_begin(&png, "IDAT", 2 + height * (width + 6) + 4);
-    put_bytes(&png, "\x78\x01", 2); /* a zlib stream */
+    put_bytes(&png, "\x78\x01", 2); /* zlib header */
     for (size_t y = 0; y < height; y++) {
         const unsigned char *row = pixels + y * width;
         put_row(&png, row, width, y + 1 == height);

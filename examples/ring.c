@@ -1,4 +1,4 @@
-/* A token visits all processes in turn; each adds one to it. Usage: ring [LAPS] */
+/* A token visits all processes in turn; each increments it. Usage: ring [LAPS] */
 #include "check.h"
 #include <stdlib.h>
 #include <time.h>
@@ -6,7 +6,7 @@
 static int32_t token;
 static int has_token;
 
-/* The handler of a request may only reply, so it keeps the token; main() sends it on. */
+/* A request handler may only reply, so it stores the token; main() forwards it. */
 static void on_token(aq_am *am)
 {
     token = am->args[0];

@@ -1,8 +1,8 @@
 /*
- * A key-value service for programs that were not started together with it: listens at a URI, sleeps
- * in poll(), and answers clients (client.c).
+ * A key-value service for separately started programs: listens at a URI, sleeps in poll(), and
+ * answers clients (client.c).
  *
- *   server [URI]        without a URI the library chooses one; it is printed
+ *   server [URI] without a URI, the library chooses one, which is printed
  */
 #include "check.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { KEYS = 256, TEXT = 64 };
-enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same in client.c */
+enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same as in client.c */
 
 static struct {
     char key[TEXT], value[TEXT];
@@ -24,7 +24,7 @@ static int find(const char *key)
     return -1;
 }
 
-/* The payload is untrusted: accept it only if it is two strings with their NULs. */
+/* The payload is untrusted: accept it only if it is two NUL-terminated strings. */
 static int texts(const aq_am *am, char *first, char *second)
 {
     const char *at = am->payload;
@@ -34,13 +34,13 @@ static int texts(const aq_am *am, char *first, char *second)
     if (m >= TEXT || n + m + 2 != am->nbytes) return 0;
     memcpy(first, at, n + 1);
     memcpy(second, at + n + 1, m + 1);
-    first[n] = second[m] = 0; /* also if it was modified meanwhile */
+    first[n] = second[m] = 0; /* even if it was modified meanwhile */
     return 1;
 }
 
 static void answer(aq_am *am, const char *value)
 {
-    /* The client may be gone before the reply; main() handles that event. */
+    /* The client may end before the reply is sent; main() handles that event. */
     aq_status st = aq_am_reply_medium(am, VALUE, value, value != NULL ? strlen(value) + 1 : 0,
                                       AQ_ARGS(value != NULL), 0);
     if (st != AQ_EPEER) check(st, "aq_am_reply_medium");
@@ -72,7 +72,7 @@ static void on_stop(aq_am *am)
     answer(am, "stopping");
 }
 
-/* Over a network the process id is unknown. */
+/* Over a network, the process ID is unknown. */
 static void say(const aq_connection_info *info, const char *what)
 {
     if (info->pid != 0)
@@ -84,7 +84,7 @@ static void say(const aq_connection_info *info, const char *what)
 static void take(const aq_connection_event *event)
 {
     aq_connection_info info;
-    if (event->connection == NULL) { /* nothing to do but to tell */
+    if (event->connection == NULL) { /* just report it */
         int down = event->type == AQ_LISTENER_DOWN;
         printf("the network interface is %s\n", down ? "down" : "up again");
         fflush(stdout);
@@ -95,7 +95,7 @@ static void take(const aq_connection_event *event)
     case AQ_CONNECTION_REQUEST:
         if (info.nbytes == 3 && memcmp(info.data, "kv1", 3) == 0) {
             if (aq_connection_accept(event->connection, NULL) != AQ_OK)
-                aq_connection_close(event->connection); /* the client has disconnected meanwhile */
+                aq_connection_close(event->connection); /* the client has disconnected */
         } else {
             check(aq_connection_reject(event->connection, 1, "this is a kv1 service"),
                   "aq_connection_reject");
@@ -132,12 +132,12 @@ int main(int argc, char **argv)
     printf("listening at %s\n", aq_listener_uri(listener));
     fflush(stdout);
     for (unsigned idle = 0; running;) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* and others of the program */
+        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* and those of the program */
         aq_connection_event event;
         aq_status st = aq_poll();
         if (st < AQ_OK) break;
         idle = st == AQ_OK ? 0 : idle + 1;
-        /* Waking up takes longer than answering: poll for a while before sleeping. */
+        /* Waking up takes longer than answering: poll for some time before sleeping. */
         if (idle > 1000 && aq_wait_prepare() == AQ_OK) poll(&wait, 1, -1);
         while (aq_connection_next_event(&event) == AQ_OK)
             take(&event);

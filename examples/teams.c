@@ -1,7 +1,7 @@
 /* Processes in a grid: a team for each row and each column, and sums along both. */
 #include "check.h"
 
-/* The most even grid for this number of processes. */
+/* The number of columns of the most even grid for this number of processes. */
 static aq_rank columns_of(aq_rank size)
 {
     aq_rank columns = 1;
@@ -17,7 +17,7 @@ int main(void)
     aq_rank self = aq_job_rank(), columns = columns_of(aq_job_size());
     int my_row = (int)(self / columns), my_column = (int)(self % columns);
 
-    /* The same color gives the same team; the key gives the order in it. */
+    /* Processes with the same color form a team; the key determines their order in it. */
     check(aq_team_split(world, my_row, my_column, 0, &row), "aq_team_split");
     check(aq_team_split(world, my_column, my_row, 0, &column), "aq_team_split");
 
@@ -29,7 +29,7 @@ int main(void)
           "aq_coll_allreduce_nb");
     check(aq_event_wait_all(events, 2, AQ_FOREVER), "aq_event_wait_all");
 
-    /* The first member of each row sends its sums to rank 0, through the column. */
+    /* The first member of each row sends the row's sum to rank 0, through the column's team. */
     uint32_t table[64];
     if (my_column == 0 && aq_team_size(column) <= 64) {
         check(aq_coll_gather(column, 0, table, &sums[0], sizeof(sums[0]), 0), "aq_coll_gather");

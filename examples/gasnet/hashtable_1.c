@@ -1,5 +1,5 @@
-/* A distributed hash table in GASNet-1: adding is a message to the owner of the key, looking up a
- * get from its segment. Exit code 1 if a value was wrong or missing. */
+/* A distributed hash table in GASNet-1: an insertion is a message to the owner of the key, a lookup
+ * is a get from its segment. Exit code 1 if a value was wrong or missing. */
 #include "table.h"
 #include <gasnet.h>
 

@@ -1,4 +1,5 @@
-/* GASNet-EX: round-trip time of a short message, and puts and gets of 8 bytes, from rank 0. */
+/* GASNet-EX: measures the round-trip time of a short message, and puts and gets of 8 bytes, from
+ * rank 0. */
 #include <gasnetex.h>
 
 #include <gasnet_tools.h>

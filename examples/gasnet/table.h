@@ -1,4 +1,4 @@
-/* Common parts of the two versions of the hash table: slots, keys, and their owners. */
+/* Shared by both versions of the hash table: slots, keys, and their owners. */
 #ifndef EXAMPLE_GASNET_TABLE_H
 #define EXAMPLE_GASNET_TABLE_H
 
@@ -11,7 +11,7 @@ struct slot {
     uint64_t value;
 };
 
-/* Mix the bits of a key (the finaliser of splitmix64). */
+/* Mix the bits of a key (the finalizer of splitmix64). */
 static inline uint64_t mix(uint64_t key)
 {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -29,13 +29,13 @@ static inline uint32_t first_slot(uint64_t key)
     return (uint32_t)(mix(key) >> 32) & (SLOTS - 1);
 }
 
-/* Key i of a process; none is 0. */
+/* Key i of a process; never 0. */
 static inline uint64_t key_of(uint32_t rank, uint32_t i)
 {
     return mix(((uint64_t)rank + 1) << 40 | i) | 1;
 }
 
-/* Add to the value of a key in the local part; 0: the table is full. */
+/* Add to the value of a key in the local part; returns 0 if the table is full. */
 static inline int table_add(struct slot *slots, uint64_t key, uint64_t value)
 {
     uint32_t at = first_slot(key);
