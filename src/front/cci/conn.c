@@ -12,7 +12,8 @@
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000)        /* time limit for sends at a disconnect */
+#define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
+#define CONN_LEAST_NS UINT64_C(10000000)          /* of it, for each connection of an endpoint */
 
 enum { CONN_OTHER = 1 /* code of a rejected call: different version */ };
 
