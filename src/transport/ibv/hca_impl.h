@@ -201,6 +201,7 @@ struct hca_peer {
     uint32_t no_way; /* rails without a route for greetings, as bits */
     uint64_t called, greeted, pause;
     bool doubted;
+    bool unreceived; /* a message has failed at its receive buffer once */
     struct hca_link link[HCA_RAILS];
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */

@@ -247,12 +247,15 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
                    status == IBV_WC_REM_OP_ERR;
     if (refused && hca_sent_is_piece(sent)) sent->refused = true;
+    /* A dying process may lose its receive buffers first; its job will report its death. */
+    bool dying = status == IBV_WC_REM_OP_ERR && !hca_sent_is_piece(sent) && !peer->unreceived;
+    if (dying) peer->unreceived = true;
     bool gone = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR || /* no route */
                 status == IBV_WC_FATAL_ERR;
     if (status == IBV_WC_RETRY_EXC_ERR) hca_link_doubt(hca, peer, rail, sent);
     if (gone)
         hca_repair_without(hca, peer, rail, why);
-    else if (sent->refused || status == IBV_WC_WR_FLUSH_ERR)
+    else if (sent->refused || dying || status == IBV_WC_WR_FLUSH_ERR)
         hca_repair_begin(hca, peer, 0, why);
     else
         aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s", why);

@@ -156,6 +156,36 @@ static void what_is_posted_after_a_rest_has_its_time(void **unused)
     assert_false(peer->broken);
 }
 
+static const char *status_text(enum ibv_wc_status status)
+{
+    (void)status;
+    return "failed";
+}
+
+static void fail_one(enum ibv_wc_status status)
+{
+    const struct ibv_wc wc = {.wr_id = ends[0].to[1].parcels[ends[0].to[1].tail % WIRE].wr_id,
+                              .qp_num = peer->link[0].qpn,
+                              .status = status};
+    ends[0].to[1].tail = ends[0].to[1].head;
+    hca_verbs.wc_status_str = status_text;
+    hca_link_completed(hca, &wc);
+}
+
+/* The receive buffers of a dying process may go first. */
+static void whose_receive_fails_once_is_not_lost(void **unused)
+{
+    (void)unused;
+    send_one();
+    fail_one(IBV_WC_REM_OP_ERR);
+    assert_true(peer->broken);
+    assert_false(peer->rdma.down);
+    agree();
+    send_one();
+    fail_one(IBV_WC_REM_OP_ERR);
+    assert_true(peer->rdma.down);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -167,6 +197,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(whose_adapter_is_slow_is_not, open_all, close_all),
         cmocka_unit_test_setup_teardown(what_is_posted_after_a_rest_has_its_time, open_all,
                                         close_all),
+        cmocka_unit_test_setup_teardown(whose_receive_fails_once_is_not_lost, open_all, close_all),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);
