@@ -454,7 +454,7 @@ class Ends:
                       AQ_HOST_TIMEOUT="1s") as job:
             act(job, *job.ready(4, 4 - self.rootful)[:2])
             self.assertEqual(job.wait(20), 1, job.said(1))
-            self.assertRegex(job.said(1), "is lost with its host .*nothing was received for")
+            self.assertRegex(job.said(1), "was lost with its host .*nothing was received for")
             job.kill(*frozen, number=signal.SIGCONT)
 
     def test_stopped_and_continued(self):
@@ -778,7 +778,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
             job.ready(4, 4)
             with self.apart(4):
                 self.assertEqual(job.wait(20), 1, job.said(1))
-                self.assertRegex(job.said(1), "is lost with its host 10.8.0.4")
+                self.assertRegex(job.said(1), "was lost with its host 10.8.0.4")
                 self.assertEqual(job.left(20), [])
 
 

@@ -124,7 +124,7 @@ class WideNetworks(far.Bridged):
                         job.run.wait(far.PATIENCE if cut is None else cut)
                 self.assertEqual(job.wait(), 0 if cut else 1, job.said(1))
                 if cut is None:
-                    self.assertRegex(job.said(1), r"is lost with its host 10\.8\.0\.[34]")
+                    self.assertRegex(job.said(1), r"was lost with its host 10\.8\.0\.[34]")
 
 
 if __name__ == "__main__":
