@@ -39,6 +39,9 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
     return aqi_port_lossy(*port, &weather, port);
 }
 
+/* A busy host answers a peer no sooner. */
+#define UDP_LEAST_SILENCE_NS 100000000ull
+
 aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
 {
     *want = (struct aqi_port_params){.towards = towards, .buffer = (size_t)udp_config.buffer};
@@ -53,6 +56,10 @@ aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
                         "former or raise the latter",
                         (unsigned long long)udp_config.rto_min_ns / 1000,
                         (unsigned long long)udp_config.rto_max_ns / 1000);
+    if (udp_config.dead_after_ns != 0 && udp_config.dead_after_ns < UDP_LEAST_SILENCE_NS)
+        return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_DEAD_AFTER=%llu us: give 0 or at least %llu ms",
+                        (unsigned long long)udp_config.dead_after_ns / 1000,
+                        UDP_LEAST_SILENCE_NS / 1000000);
     if (udp_config.mtu != 0) want->packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
     return AQ_OK;
 }

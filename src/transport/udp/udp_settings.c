@@ -91,9 +91,9 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct udp_config, idle_close_ns)},
     {.name = "AQ_UDP_DEAD_AFTER",
      .def = "0",
-     .doc =
-         "A peer that owes an answer and is silent for this long counts as lost; 0: only the "
-         "launcher declares peers dead. A peer that computes without making calls is not silent.",
+     .doc = "A peer that owes an answer and is silent for this long, at least 100 ms, counts as "
+            "lost; 0: only the launcher declares peers dead. A peer that computes without making "
+            "calls is not silent.",
      .advice = "Set some seconds if the launcher cannot detect that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
