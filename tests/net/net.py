@@ -424,13 +424,13 @@ class Cut(Case):
     def test_firewall_of_the_sender(self):
         said = self.cut(rules(1, ("output", "drop")))
         self.assertEqual(len(said), 1, said)
-        self.assertRegex(said[0], r"aq\[0\] .*packets to 10\.9\.0\.2:\d+ cannot be sent: "
+        self.assertRegex(said[0], r"aq\[0\] .*cannot send packets to 10\.9\.0\.2:\d+: "
                          "Operation not permitted; a firewall of this host forbids it")
 
     def test_interface_down(self):
         said = self.cut(down(1))
         self.assertEqual(len(said), 1, said)
-        self.assertRegex(said[0], r"aq\[0\] .*packets to 10\.9\.0\.2:\d+ cannot be sent: "
+        self.assertRegex(said[0], r"aq\[0\] .*cannot send packets to 10\.9\.0\.2:\d+: "
                          'Network is unreachable; see "ip route get" for the address')
 
     def test_libfabric(self):
@@ -762,7 +762,7 @@ class Ends(Case):
             call("ip", "-n", "2", "link", "set", "lo", "up")
         link(2, "mtu", "500")
         try:
-            self.refused(r"packets of interface wire \(MTU 500\) carry 472 bytes, and 576 are "
+            self.refused(r"packets of interface wire \(MTU 500\) carry only 472 bytes, and 576 are "
                          'needed: "ip link set wire mtu 1500"')
         finally:
             link(2, "mtu", "9000")
