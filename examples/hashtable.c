@@ -3,13 +3,16 @@
  *
  * It verifies itself: exit code 1 if a value was wrong, missing or unexpected. */
 #include "check.h"
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 enum { SHARED_KEYS = 1000 };
 
+/* Atomic: with AQ_PROGRESS_THREAD=yes, two threads run handlers. */
 struct slot {
-    uint64_t key; /* 0: free */
-    uint64_t value;
+    _Atomic uint64_t key; /* 0: free */
+    _Atomic uint64_t value;
 };
 
 /* A rank's segment: two counters, used only in rank 0's segment, and its part of the table. */
@@ -23,7 +26,8 @@ static aq_team *world;
 static aq_handler add_handler, added_handler;
 static struct part *mine;
 static uint64_t slots_per_rank; /* a power of two */
-static uint64_t adds_begun, adds_done;
+static uint64_t adds_begun;
+static _Atomic uint64_t adds_done;
 
 /* Mix the bits of a key (the finalizer of splitmix64). */
 static uint64_t mix(uint64_t key)
@@ -43,18 +47,24 @@ static uint64_t first_slot(uint64_t key)
     return (mix(key) >> 32) & (slots_per_rank - 1);
 }
 
+/* Whether the slot has this key; a free one gets it. */
+static bool has_key(struct slot *slot, uint64_t key)
+{
+    uint64_t found = 0;
+    return atomic_compare_exchange_strong(&slot->key, &found, key) || found == key;
+}
+
 /* In the owner: find the key or a free slot, and add to its value. */
 static void on_add(aq_am *am)
 {
     uint64_t key = aq_arg_u64(am, 0), at = first_slot(key), tried = 0;
-    while (mine->slots[at].key != 0 && mine->slots[at].key != key) {
+    while (!has_key(&mine->slots[at], key)) {
         at = (at + 1) & (slots_per_rank - 1);
         if (++tried == slots_per_rank) {
             fprintf(stderr, "rank %u: the table is full\n", aq_job_rank());
             aq_exit(1);
         }
     }
-    mine->slots[at].key = key;
     mine->slots[at].value += aq_arg_u64(am, 2);
     check(aq_am_reply_short(am, added_handler, AQ_NO_ARGS, 0), "aq_am_reply_short");
 }

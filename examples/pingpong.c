@@ -1,11 +1,12 @@
 /* Latency of a short active message: rank 0 repeatedly sends a request, and rank 1 replies. */
 #include "check.h"
+#include <stdatomic.h>
 #include <time.h>
 
 enum { WARM_UP = 1000, ROUNDS = 20000 };
 
 static aq_handler ping, pong;
-static long pongs; /* replies received */
+static atomic_long pongs; /* replies received */
 
 static void on_ping(aq_am *am)
 {

@@ -7,7 +7,7 @@ enum { ADD = 200, ADDED };
 
 static struct slot *mine;
 static gasnet_seginfo_t *parts;
-static unsigned added;
+static atomic_uint added;
 
 static void on_add(gasnet_token_t token, gasnet_handlerarg_t low, gasnet_handlerarg_t high,
                    gasnet_handlerarg_t value)

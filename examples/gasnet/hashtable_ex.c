@@ -7,7 +7,7 @@ enum { ADD = 200, ADDED };
 
 static gex_TM_t world;
 static struct slot *mine;
-static unsigned added;
+static atomic_uint added;
 
 static void on_add(gex_Token_t token, gex_AM_Arg_t low, gex_AM_Arg_t high, gex_AM_Arg_t value)
 {

@@ -3,11 +3,12 @@
 #include <gasnetex.h>
 
 #include <gasnet_tools.h>
+#include <stdatomic.h>
 
 enum { ROUNDS = 10000, PING = 200, PONG };
 
 static gex_TM_t world;
-static unsigned pongs;
+static atomic_uint pongs;
 
 static void on_ping(gex_Token_t token)
 {

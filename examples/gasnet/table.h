@@ -2,13 +2,15 @@
 #ifndef EXAMPLE_GASNET_TABLE_H
 #define EXAMPLE_GASNET_TABLE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 enum { SLOTS = 1 << 15, KEYS = 10000 }; /* per process */
 
+/* Atomic: with GASNET_RCV_THREAD=1, two threads run handlers. */
 struct slot {
-    uint64_t key; /* 0: free */
-    uint64_t value;
+    _Atomic uint64_t key; /* 0: free */
+    _Atomic uint64_t value;
 };
 
 /* Mix the bits of a key (the finalizer of splitmix64). */
@@ -40,8 +42,8 @@ static inline int table_add(struct slot *slots, uint64_t key, uint64_t value)
 {
     uint32_t at = first_slot(key);
     for (uint32_t tried = 0; tried < SLOTS; tried++, at = (at + 1) & (SLOTS - 1)) {
-        if (slots[at].key != 0 && slots[at].key != key) continue;
-        slots[at].key = key;
+        uint64_t found = 0;
+        if (!atomic_compare_exchange_strong(&slots[at].key, &found, key) && found != key) continue;
         slots[at].value += value;
         return 1;
     }
