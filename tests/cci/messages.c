@@ -374,7 +374,7 @@ static void held_requests(void)
     static const uint32_t lengths[] = {1, 200, CCI_CONN_REQ_LEN};
     char *uri = side_uri(pair.called);
 #ifdef M_PERTURB
-    CHECK(mallopt(M_PERTURB, 0x5a) == 1); /* freed memory changes at once */
+    (void)mallopt(M_PERTURB, 0x5a); /* freed memory changes at once; sanitizers detect its use */
 #endif
     for (int i = 0; i < 3; i++) {
         fill(data, sizeof(data), (uint32_t)i);
@@ -394,7 +394,7 @@ static void held_requests(void)
         CHECK_OK(cci_return_event(request));
     }
 #ifdef M_PERTURB
-    CHECK(mallopt(M_PERTURB, 0) == 1);
+    (void)mallopt(M_PERTURB, 0);
 #endif
     free(uri);
     pair_close(&pair);

@@ -90,6 +90,8 @@ static void test_closing_while_the_peer_is_stopped(void **state)
     assert_int_equal(fi_close(&side.ep->fid), 0);
     assert_true(afi_now() < most);
     assert_int_equal(fetches(), 0);
+    assert_int_equal(fi_close(&side.cq->fid), 0);
+    assert_int_equal(fi_close(&side.av->fid), 0);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
