@@ -106,6 +106,12 @@ void aqi_core_news(void);
  */
 void aqi_core_ending(void);
 
+/*
+ * For a process that ends while others go on: wait until everything it has sent has arrived, at
+ * most this long. Makes progress like aqi_core_ending.
+ */
+void aqi_core_deliver(uint64_t most_ns);
+
 /* The job reports that `rank` is dead. */
 void aqi_core_peer_down(uint32_t rank, const char *why);
 

@@ -201,9 +201,11 @@ static void init_on_process_exit(int code, void *arg)
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     int first = code != LIB_CODE_UNKNOWN ? init_keep(code) : atomic_load(&init_code);
-    if (!aqi_job_config.catch_exit)
+    if (!aqi_job_config.catch_exit) {
+        /* Others may wait for what it sent last, which the network may have lost. */
+        aqi_core_deliver(aqi_job_config.exit_timeout_ns);
         (void)lib.boot->kind->reach(lib.boot, AQI_BOOT_LEFT);
-    else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
+    } else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code != LIB_CODE_UNKNOWN ? code : 0, lib.exit_wait_ns);
     else if (code != LIB_CODE_UNKNOWN && init_begin_leaving() && aqi_job_config.survive == 0) {
         /* Otherwise an incomplete job would look successful. */
