@@ -201,10 +201,10 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
 
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why)
 {
+    peer->state = DGRAM_LOST; /* first: without its connection, a peer cannot be up */
     dgram_conn_free(dgram, peer, AQ_EPEER);
     dgram_kept_forget(dgram, peer);
     dgram_check_out(&dgram->hotel, &peer->guest);
-    peer->state = DGRAM_LOST;
     dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, why);
 }
 

@@ -503,6 +503,23 @@ static void test_pool(void **state)
     close_world();
 }
 
+/* A peer whose requests fill the pool is lost: the others get its room. */
+static void test_pool_of_a_lost_peer(void **state)
+{
+    (void)state;
+    open_world(false);
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    while (request(LIAR, AQI_DGRAM_RECEIVED))
+        ;
+    assert_int_equal(dgram->env.kept, options.pool);
+    dgram_lose(dgram, peer_of(LIAR), "it lied");
+    assert_int_equal(world.lost, 1);
+    assert_int_equal(dgram->env.kept, 0);
+    assert_int_equal(dgram->env.kept_size, 0);
+    assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
+    close_world();
+}
+
 /* Peers take turns in a pool of one place, whatever their ids. */
 static void test_turns(void **state)
 {
@@ -666,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_macs),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool_of_a_lost_peer),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_bounds_of_slices),
