@@ -364,26 +364,42 @@ static bool context_stop_at_loss(void)
     return atomic_load(&core.any_lost) && !core.params.survive;
 }
 
+/* A round of a wait; `alone`: of a process that ends alone, perhaps inside a handler. */
+static void context_step(struct core_wait *wait, bool alone)
+{
+    if (alone)
+        aqi_core_ending();
+    else
+        core_wait_step(wait, 1);
+}
+
 /* Wait until no operation that we started is in flight. */
-static void context_wait_until_quiet(void)
+static void context_wait_until_quiet(bool alone, uint64_t deadline)
 {
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
-        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !context_stop_at_loss())
-            core_wait_step(&wait, 1);
+        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && aqi_now_ns() < deadline &&
+               !context_stop_at_loss())
+            context_step(&wait, alone);
 }
 
 /* Peers may need the last acknowledgments again if the network has lost them. */
-static void context_linger(void)
+static void context_linger(bool alone, uint64_t deadline)
 {
-    static const uint64_t linger_ns = 1000000000;
     if (!core.timers) return;
-    uint64_t deadline = aqi_now_ns() + linger_ns;
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.drain(core.tps[t], deadline) == AQ_AGAIN &&
                aqi_now_ns() < deadline && !context_stop_at_loss())
-            core_wait_step(&wait, 1);
+            context_step(&wait, alone);
+}
+
+void aqi_core_deliver(uint64_t most_ns)
+{
+    enum { LINGER_NS = 100000000 };
+    uint64_t deadline = aqi_now_ns() + most_ns;
+    context_wait_until_quiet(true, deadline);
+    context_linger(true, aqi_min(deadline, aqi_now_ns() + LINGER_NS));
 }
 
 /*
@@ -419,17 +435,18 @@ aq_status aqi_core_may_leave(void)
  */
 aq_status aqi_core_quiesce(void)
 {
+    static const uint64_t linger_ns = 1000000000;
     /* A progress round that finds nothing proves only that work of this thread has ended. */
     core_progress_thread_stop();
-    context_wait_until_quiet();
+    context_wait_until_quiet(false, AQI_NO_DEADLINE);
     aq_status st = core_barrier_of("aq_finalize", COLL_CODE_FINALIZE, &core.world);
     if (core.params.survive && (st == AQ_OK || st == AQ_EPEER)) st = context_agree_to_leave(0);
     context_drain();
     if (st != AQ_OK) return st;
-    context_wait_until_quiet();
+    context_wait_until_quiet(false, AQI_NO_DEADLINE);
     st = context_agree_to_leave(1);
     context_drain();
-    if (st == AQ_OK) context_linger();
+    if (st == AQ_OK) context_linger(false, aqi_now_ns() + linger_ns);
     return st;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 
-#include <limits.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -354,25 +353,6 @@ void aqi_core_idle(void)
 void aqi_core_ending(void)
 {
     progress_reply_round(0);
-}
-
-/* Peers may need the last acknowledgments again: without them, their own ends would take long. */
-static void progress_linger(struct aqi_tp *tp, uint64_t until)
-{
-    enum { LINGER_NS = 100000000 };
-    until = aqi_min(until, aqi_now_ns() + LINGER_NS);
-    while (tp->ops.drain(tp, until) == AQ_AGAIN && aqi_now_ns() < until)
-        progress_reply_round(UINT_MAX);
-}
-
-void aqi_core_deliver(uint64_t most_ns)
-{
-    uint64_t until = aqi_now_ns() + most_ns;
-    for (unsigned t = 0; t < core.tp_count; t++)
-        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && aqi_now_ns() < until)
-            progress_reply_round(UINT_MAX);
-    for (unsigned t = 0; t < core.tp_count && core.timers != 0; t++)
-        progress_linger(core.tps[t], until);
 }
 
 AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,

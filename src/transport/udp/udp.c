@@ -39,7 +39,7 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
     return aqi_port_lossy(*port, &weather, port);
 }
 
-/* A busy host answers a peer no sooner. */
+/* A busy host may take this long to answer. */
 #define UDP_LEAST_SILENCE_NS 100000000ull
 
 aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
