@@ -77,10 +77,16 @@ static bool keep_one(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned 
     return true;
 }
 
+bool dgram_keep_loose(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *packet,
+                      size_t len)
+{
+    return keep_turn(dgram, peer) && keep_one(dgram, peer, packet, len, false);
+}
+
 bool dgram_keep_packet(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *packet,
                        size_t len)
 {
-    if (keep_turn(dgram, peer) && keep_one(dgram, peer, packet, len, false)) return true;
+    if (dgram_keep_loose(dgram, peer, packet, len)) return true;
     if (peer->waits == 0) {
         peer->waits = ++dgram->turns;
         dgram->wanting++;
@@ -108,18 +114,12 @@ static void keep_reopen(struct aqi_dgram *dgram)
 static void keep_release(struct aqi_dgram *dgram, const struct dgram_kept *kept)
 {
     struct dgram_peer *peer = dgram_peer_of(dgram, kept->source);
-    bool tight = keep_is_tight(&dgram->env);
     if (kept->whole || peer == NULL) return;
+    bool tight = keep_is_tight(&dgram->env);
     dgram->env.kept--;
     dgram->env.kept_size -= kept->len + AQI_DGRAM_COST;
     peer->held--;
     if (tight && !keep_is_tight(&dgram->env)) keep_reopen(dgram);
-}
-
-bool dgram_keep_loose(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *packet,
-                      size_t len)
-{
-    return keep_turn(dgram, peer) && keep_one(dgram, peer, packet, len, false);
 }
 
 bool dgram_keep_message(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *message,
