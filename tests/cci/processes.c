@@ -252,6 +252,16 @@ static void *write_all(void *arg)
     return NULL;
 }
 
+/* Connect; the peer sends the handle of its memory. Also register `writer.memory`. */
+static void writer_open(cci_endpoint_t *endpoint, const char *uri)
+{
+    writer.connection = call(endpoint, -1, uri);
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+    memcpy(&writer.remote, event->recv.ptr, sizeof(writer.remote));
+    CHECK_OK(cci_return_event(event));
+    CHECK_OK(cci_rma_register(endpoint, writer.memory, sizeof(writer.memory), 0, &writer.local));
+}
+
 /* Threads write on one connection while another thread takes the events. */
 static void threads(int argc, char **argv)
 {
@@ -259,18 +269,14 @@ static void threads(int argc, char **argv)
     char *uri = child_start(argc, argv, target, false);
     side_init(argc, argv);
     cci_endpoint_t *endpoint = side_open(NULL);
-    writer.connection = call(endpoint, -1, uri);
-    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
-    memcpy(&writer.remote, event->recv.ptr, sizeof(writer.remote));
-    CHECK_OK(cci_return_event(event));
-    CHECK_OK(cci_rma_register(endpoint, writer.memory, sizeof(writer.memory), 0, &writer.local));
+    writer_open(endpoint, uri);
     for (uintptr_t i = 0; i < THREADS; i++) {
         writer.go[i] = 1;
         CHECK(pthread_create(&all[i], NULL, write_all, (void *)i) == 0);
     }
     for (int i = 0; i < THREADS * WRITES; i++) {
         uint32_t said[2];
-        event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+        cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
         memcpy(said, event->recv.ptr, sizeof(said));
         CHECK_OK(cci_return_event(event));
         writer.go[said[0]] = 1;
@@ -340,11 +346,7 @@ static void stopped_in_transfer(int argc, char **argv)
     int status;
     side_init(argc, argv);
     cci_endpoint_t *endpoint = side_open(NULL);
-    writer.connection = call(endpoint, -1, uri);
-    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
-    memcpy(&writer.remote, event->recv.ptr, sizeof(writer.remote));
-    CHECK_OK(cci_return_event(event));
-    CHECK_OK(cci_rma_register(endpoint, writer.memory, sizeof(writer.memory), 0, &writer.local));
+    writer_open(endpoint, uri);
     CHECK_EQUAL(waitpid(child, &status, WUNTRACED), child);
     CHECK(WIFSTOPPED(status));
     CHECK_OK(cci_rma(writer.connection, NULL, 0, writer.local, 0, &writer.remote, 0, LEN, NULL,
