@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BOARD_LINK  "/memfd:" AQI_BOARD_NAME
 #define SHEETS_LINK "/memfd:" AQI_BOARD_SHEETS_NAME
-enum { BOARD_TRIES = 1000 };
+/* The writer may lose its processor between begin and end: sleep then, up to a second in total. */
+enum { BOARD_TRIES = 1000, BOARD_SPINS = 20, BOARD_SLEEP_NS = 1000000 };
 
 /* The header before the text. */
 struct board_head {
@@ -46,6 +48,7 @@ static unsigned board_read_one(int fd, off_t from, off_t most, aqi_board_text_fn
         }
         free(text);
         if (whole) return 0;
+        if (tries >= BOARD_SPINS) nanosleep(&(struct timespec){.tv_nsec = BOARD_SLEEP_NS}, NULL);
     }
     return 0;
 }

@@ -2,10 +2,14 @@
 #include "base/board.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -79,6 +83,46 @@ static void append(void *arg, char *text)
     strcat(arg, text);
 }
 
+static atomic_long reader;
+static atomic_bool has_read;
+
+static void *read_own_board(void *text)
+{
+    atomic_store(&reader, syscall(SYS_gettid));
+    aqi_board_read((int)getpid(), append, text);
+    atomic_store(&has_read, true);
+    return NULL;
+}
+
+static bool sleeps(long thread)
+{
+    char path[64], stat[200];
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", thread);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return false;
+    stat[fread(stat, 1, sizeof(stat) - 1, file)] = '\0';
+    fclose(file);
+    const char *name_end = strrchr(stat, ')');
+    return name_end != NULL && name_end[2] == 'S';
+}
+
+/* A writer that loses its processor between begin and end must not make the reader give up. */
+static void reader_waits_for_a_slow_writer(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    char text[8192] = "";
+    assert_int_equal(aqi_board_open(1000), AQ_OK);
+    struct aqi_safe_text *to = aqi_board_begin();
+    assert_int_equal(pthread_create(&thread, NULL, read_own_board, text), 0);
+    while (!atomic_load(&has_read) && (atomic_load(&reader) == 0 || !sleeps(atomic_load(&reader))))
+        sched_yield();
+    aqi_safe_add(to, "slow\n");
+    aqi_board_end();
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(text, "slow\n");
+}
+
 static void sheets_come_and_go(void **state)
 {
     (void)state;
@@ -122,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_read_by_others),
         cmocka_unit_test(what_does_not_fit_is_cut_off),
+        cmocka_unit_test(reader_waits_for_a_slow_writer),
         cmocka_unit_test(sheets_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

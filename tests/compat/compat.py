@@ -84,6 +84,15 @@ def newer(*formats):
                 newer=",".join(formats))
 
 
+def board_length(pid):
+    """The length of the text that process `pid` shows."""
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if "aqueduct-peers" in os.readlink(fd):
+                return int.from_bytes(fd.read_bytes()[8:12], "little")
+    return 0
+
+
 class Meeting(unittest.TestCase):
     """Two builds, and the ways in which they meet."""
 
@@ -345,6 +354,12 @@ class Newer(Meeting):
                              rf"process {rank} uses " + says.format("this aqinfo"))
             self.refused(self.run_to_end(OURS.words("aqinfo", "--peers", str(process.pid))))
             self.assertRegex(process.stderr.readline(), "rank [01]")
+
+    def test_boards_at_once(self):
+        """A rank that has communicated has written its board, though only milliseconds ago."""
+        for _ in range(5):
+            with self.resting(OURS, OURS, AQ_TRANSPORTS="udp") as (_, ranks):
+                self.assertEqual([board_length(rank) > 0 for rank in ranks], [True, True])
 
     def test_records(self):
         self.reads(newer(), *self.records(OURS))
