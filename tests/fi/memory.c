@@ -1,5 +1,6 @@
 /* Remote writes, reads and atomic operations, by direct calls of libfabric's interface. */
 #include "fi/pair.h"
+#include "front/fi/fi.h"
 
 #include <complex.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ static void open_memory(struct pair *pair, uint64_t access)
 {
     CHECK_EQUAL(fi_mr_reg(pair->b.domain, target, ROOM, access, 0, KEY, 0, &mr, NULL), 0);
     key = fi_mr_key(mr);
-    base = pair->b.info->domain_attr->mr_mode == FI_MR_BASIC ? (uint64_t)(uintptr_t)target : 0;
+    base = pair->b.info->domain_attr->mr_mode == AFI_MR_BASIC ? (uint64_t)(uintptr_t)target : 0;
     if (base == 0) CHECK_EQUAL(key, KEY);
 }
 
@@ -368,7 +369,8 @@ static void fences(struct pair *pair)
 int main(int argc, char **argv)
 {
     struct pair pair;
-    struct pair_wish wish = {.mr_mode = argc > 1 && strcmp(argv[1], "basic") == 0 ? FI_MR_BASIC : 0,
+    struct pair_wish wish = {.mr_mode =
+                                 argc > 1 && strcmp(argv[1], "basic") == 0 ? AFI_MR_BASIC : 0,
                              .automatic = argc > 1 && strcmp(argv[1], "auto") == 0};
     target = malloc(ROOM);
     local = malloc(ROOM);

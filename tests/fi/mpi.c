@@ -353,6 +353,7 @@ static void more_one_sided(void)
         MPI_Put(&value, 1, MPI_INT, 0, 50000, 1, MPI_INT, window);
         MPI_Win_unlock(0, window);
     }
+    MPI_Barrier(MPI_COMM_WORLD); /* a shared lock would exclude a rank that is still in the loop */
     MPI_Win_lock_all(0, window);
     /*
      * One rank after another, not by retrying until it succeeds: osc/pt2pt may serve one rank only

@@ -86,7 +86,8 @@ class Runs:
             sys.exit(f"mpi.py: the output does not contain {pattern}, {times} times")
 
 
-def own_program(runs, source, ranks, transport, settings=None, arguments=(), options=()):
+def own_program(runs, source, ranks, transport, settings=None, arguments=(), options=(),
+                over=True):
     """The program mpi.c, which checks what it receives."""
     if "large" in arguments and memory() < 6 << 30:
         print("skipped: less than 6 GB of memory are available")
@@ -94,7 +95,19 @@ def own_program(runs, source, ranks, transport, settings=None, arguments=(), opt
     program = f"{runs.folder}/mpi"
     subprocess.run([COMPILER, "-O2", "-o", program, source], check=True)
     runs.expect(f"{ranks} ranks: all right", ranks, transport, [program, *arguments],
-                settings=settings, options=options)
+                settings=settings, options=options, over=over)
+
+
+def one_sided(runs, source, transport):
+    """Windows by messages (osc/pt2pt, before Open MPI 5), and by puts, gets and atomics (osc/rdma)
+    with two-sided messages beside them."""
+    components = subprocess.run(["ompi_info"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if "MCA osc: pt2pt" in components:
+        own_program(runs, source, 3, transport, None, ["one-sided"], ["--mca", "osc", "pt2pt"])
+    own_program(runs, source, 3, transport, None, ["one-sided"],
+                ["--mca", "pml", "ob1", "--mca", "btl", "ofi,self", "--mca", "btl_ofi_mode", "2",
+                 "--mca", "btl_ofi_provider_include", "aqueduct", "--mca", "osc", "rdma"],
+                over=False)
 
 
 def build(runs, source, name):
@@ -192,8 +205,8 @@ def main():
         "udp.large": lambda runs: own_program(runs, source, 2, "udp", None, ["large"]),
     }
     for transport in ("shm", "udp"):
-        cases[f"{transport}.osc"] = lambda runs, transport=transport: own_program(
-            runs, source, 3, transport, None, ["one-sided"], ["--mca", "osc", "pt2pt"])
+        cases[f"{transport}.osc"] = \
+            lambda runs, transport=transport: one_sided(runs, source, transport)
         cases[f"{transport}.both"] = \
             lambda runs, transport=transport: both(runs, source, transport)
         for test in (objects, netpipe, hpcc, lammps):

@@ -601,8 +601,8 @@ static void registrations(void)
     pair_open(&pair, &wish);
     CHECK_EQUAL(fi_eq_open(pair.a.fabric, &attr, &eq, NULL), 0);
     CHECK_EQUAL(fi_domain(pair.a.fabric, pair.a.info, &domain, NULL), 0);
-    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, FI_REG_MR | FI_SEND), -FI_EBADFLAGS);
-    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, FI_REG_MR), 0);
+    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, AFI_REG_MR | FI_SEND), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, AFI_REG_MR), 0);
     CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &mr, &pair), 0);
     CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &twice, NULL), -FI_ENOKEY);
     CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 6, FI_RMA_PMEM, &twice, NULL),

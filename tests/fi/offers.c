@@ -19,23 +19,24 @@ static int find(uint32_t version, const struct fi_info *hints, struct fi_info **
         fi_freeinfo(refused_hints);                                                                \
     } while (0)
 
+/* FI_ORDER_STRICT and FI_ORDER_DATA, which libfabric 2 deprecates. */
+enum { COMPLETIONS_IN_ORDER = 0x1ff, DATA_IN_ORDER = 1 << 16 };
+
 static void refusals(void)
 {
-    static const uint64_t caps[] = {FI_MULTICAST,    FI_COLLECTIVE,   FI_HMEM,       FI_TRIGGER,
-                                    FI_NAMED_RX_CTX, FI_VARIABLE_MSG, FI_RMA_PMEM,   FI_SHARED_AV,
-                                    FI_SOURCE_ERR,   FI_AV_USER_ID,   FI_XPU_TRIGGER};
-    for (size_t i = 0; i < COUNT_OF(caps); i++) {
-        REFUSED(caps, FI_MSG | FI_SOURCE | caps[i]);
-        REFUSED(tx_attr->caps, FI_MSG | caps[i]);
-        REFUSED(rx_attr->caps, FI_MSG | caps[i]);
-        REFUSED(domain_attr->caps, caps[i]);
+    for (uint64_t cap = 1; cap != 0; cap <<= 1) {
+        if ((AFI_CAPS & cap) != 0) continue;
+        REFUSED(caps, FI_MSG | FI_SOURCE | cap);
+        REFUSED(tx_attr->caps, FI_MSG | cap);
+        REFUSED(rx_attr->caps, FI_MSG | cap);
+        REFUSED(domain_attr->caps, cap);
     }
     REFUSED(addr_format, FI_SOCKADDR_IN);
     REFUSED(addr_format, FI_ADDR_STR);
     REFUSED(src_addr, strdup("a name"));
     REFUSED(dest_addr, strdup("a name"));
 
-    for (enum fi_ep_type type = FI_EP_MSG; type <= FI_EP_SOCK_DGRAM; type++)
+    for (unsigned type = FI_EP_MSG; type <= FI_EP_RDM + 2; type++) /* the last ones: sockets */
         if (type != FI_EP_RDM) REFUSED(ep_attr->type, type);
     REFUSED(ep_attr->protocol, FI_PROTO_UDP);
     REFUSED(ep_attr->protocol_version, 2);
@@ -51,15 +52,15 @@ static void refusals(void)
 
     REFUSED(tx_attr->op_flags, FI_COMMIT_COMPLETE);
     REFUSED(tx_attr->msg_order, FI_ORDER_RMA_WAW);
-    REFUSED(tx_attr->comp_order, FI_ORDER_STRICT);
+    REFUSED(tx_attr->comp_order, COMPLETIONS_IN_ORDER);
     REFUSED(tx_attr->inject_size, AFI_INJECT + 1);
     REFUSED(tx_attr->size, AFI_SIZE + 1);
     REFUSED(tx_attr->iov_limit, AFI_IOVS + 1);
     REFUSED(tx_attr->rma_iov_limit, AFI_IOVS + 1);
     REFUSED(rx_attr->op_flags, FI_COMMIT_COMPLETE);
     REFUSED(rx_attr->msg_order, FI_ORDER_RMA_WAW);
-    REFUSED(rx_attr->comp_order, FI_ORDER_STRICT);
-    REFUSED(rx_attr->comp_order, FI_ORDER_DATA);
+    REFUSED(rx_attr->comp_order, COMPLETIONS_IN_ORDER);
+    REFUSED(rx_attr->comp_order, DATA_IN_ORDER);
     REFUSED(rx_attr->size, AFI_SIZE + 1);
     REFUSED(rx_attr->iov_limit, AFI_IOVS + 1);
 
@@ -146,6 +147,34 @@ static void versions(void)
     CHECK_EQUAL(fi_prov_ini()->getinfo(FI_VERSION(1, 17), "localhost", "7", 0, NULL, &info),
                 -FI_ENODATA);
     fi_freeinfo(hints);
+}
+
+/* Programs written for libfabric 2, whichever headers the provider was built with. */
+static void version_2(void)
+{
+    struct fi_info *info, *hints = fi_allocinfo();
+    CHECK_EQUAL(find(FI_VERSION(1, 17), NULL, &info), 0);
+    CHECK_EQUAL(info->domain_attr->av_type, FI_AV_MAP);
+    fi_freeinfo(info);
+    CHECK_EQUAL(find(FI_VERSION(2, 1), NULL, &info), 0);
+    CHECK_EQUAL(info->domain_attr->av_type, FI_AV_TABLE);
+    CHECK_EQUAL(info->domain_attr->mr_mode, 0);
+    CHECK_EQUAL(info->domain_attr->control_progress, FI_PROGRESS_MANUAL);
+    fi_freeinfo(info);
+    hints->domain_attr->control_progress = (enum fi_progress)AFI_PROGRESS_CONTROL_UNIFIED;
+    CHECK_EQUAL(find(FI_VERSION(2, 1), hints, &info), 0);
+    CHECK_EQUAL((int)info->domain_attr->control_progress, AFI_PROGRESS_CONTROL_UNIFIED);
+    CHECK_EQUAL(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
+    fi_freeinfo(info);
+    hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
+    CHECK_EQUAL(find(FI_VERSION(2, 1), hints, &info), 0);
+    CHECK_EQUAL(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+#if FI_MAJOR_VERSION >= 2
+    REFUSED(domain_attr->max_group_id, 1);
+    REFUSED(domain_attr->max_ep_auth_key, 1);
+#endif
 }
 
 /* The name of a peer can be given as an address. */
@@ -237,6 +266,7 @@ int main(void)
     calls();
     offers();
     versions();
+    version_2();
     puts("ok");
     return 0;
 }

@@ -186,7 +186,7 @@ static void small(void **state)
     struct aqi_tp_probe probe;
     (void)state;
     assert_int_equal(setenv("DEMANDING_BREAKS", "universe", 1), 0);
-    ofi_config.provider = "tcp";
+    ofi_config.provider = "tcp;ofi_rxm";
     assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
     assert_true(aqi_ofi_transport.probe(0, &probe) && probe.usable);
     assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
@@ -209,7 +209,7 @@ static void limited(void **state)
     struct rlimit was, limit;
     (void)state;
     assert_int_equal(setenv("DEMANDING_BREAKS", "memory", 1), 0);
-    ofi_config.provider = "tcp";
+    ofi_config.provider = "tcp;ofi_rxm";
     assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
     limit = (struct rlimit){.rlim_cur = (rlim_t)1 << 60, .rlim_max = was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};
     if (argc < 2) return 2;
     bool broken = strcmp(argv[1], "broken") == 0, memory = strcmp(argv[1], "memory") == 0;
-    if (setenv("AQ_OFI_PROVIDER", broken || memory ? "tcp" : argv[1], 1) != 0) return 2;
+    if (setenv("AQ_OFI_PROVIDER", broken || memory ? "tcp;ofi_rxm" : argv[1], 1) != 0) return 2;
     if (aqi_settings_load(tables, 1) != AQ_OK || aqi_log_configure("info") != AQ_OK) return 2;
     if (memory) return endpoint_is_small();
     return broken ? run_broken() : provider_opens(argc - 2, argv + 2);

@@ -285,12 +285,12 @@ static int domain_close(struct fid *fid)
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
-    if ((flags & ~FI_REG_MR) != 0) return -FI_EBADFLAGS;
+    if ((flags & ~AFI_REG_MR) != 0) return -FI_EBADFLAGS;
     if (bfid->fclass != FI_CLASS_EQ || domain->eq != NULL) return -FI_EINVAL;
     afi_lock();
     domain->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
     domain->eq->users++;
-    domain->reports = (flags & FI_REG_MR) != 0;
+    domain->reports = (flags & AFI_REG_MR) != 0;
     afi_unlock();
     return 0;
 }

@@ -43,12 +43,15 @@ enum {
     AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
 };
 
-/* Memory registration modes of versions before 1.5, which the headers of libfabric 2 do not
- * define. */
-enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 };
+/* Parts of the interface that only some of the supported headers define: libfabric 2 lacks or
+ * deprecates the first ones, and has added the last. */
+enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 }; /* before 1.5 */
+#define AFI_REG_MR            (UINT64_C(1) << 59)         /* FI_REG_MR */
+#define AFI_PROVIDER_SPECIFIC (1u << 31)                  /* FI_PROV_SPECIFIC */
+enum { AFI_PROGRESS_CONTROL_UNIFIED = 3 };                /* FI_PROGRESS_CONTROL_UNIFIED */
 
 #define AFI_MAX_MESSAGE (SIZE_MAX >> 1)
-#define AFI_FORMAT      (FI_PROV_SPECIFIC | 0x6171u)
+#define AFI_FORMAT      (AFI_PROVIDER_SPECIFIC | 0x6171u)
 
 #define AFI_CAPS                                                                                   \
     (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE |            \
@@ -80,7 +83,7 @@ struct afi_domain {
     uint64_t next_key;
     uint32_t mr_count;
     struct afi_eq *eq;
-    bool reports; /* registrations are reported to `eq` (FI_REG_MR) */
+    bool reports; /* registrations are reported to `eq` (AFI_REG_MR) */
     uint32_t users;
 };
 

@@ -9,7 +9,7 @@
 static const char provider_name[] = "aqueduct";
 
 enum {
-    PROVIDER_PROTOCOL = FI_PROV_SPECIFIC | 0x61710001u,
+    PROVIDER_PROTOCOL = AFI_PROVIDER_SPECIFIC | 0x61710001u,
     PROVIDER_PROTOCOL_VERSION = 1,
     PROVIDER_ENDPOINTS = 1 << 10,
     PROVIDER_QUEUES = 1 << 16, /* the same number of counters is allowed */
@@ -78,6 +78,17 @@ static bool provider_ep_fits(const struct fi_ep_attr *ep)
             (ep->rx_ctx_cnt <= 1 || ep->rx_ctx_cnt == FI_SHARED_CONTEXT));
 }
 
+/* The members that only libfabric 2 has. */
+static bool provider_groups_fit(const struct fi_domain_attr *domain)
+{
+#if FI_MAJOR_VERSION >= 2
+    return domain->max_ep_auth_key == 0 && domain->max_group_id == 0;
+#else
+    (void)domain;
+    return true;
+#endif
+}
+
 static bool provider_domain_fits(const struct fi_domain_attr *domain)
 {
     return domain == NULL ||
@@ -89,7 +100,8 @@ static bool provider_domain_fits(const struct fi_domain_attr *domain)
             domain->tx_ctx_cnt <= PROVIDER_ENDPOINTS && domain->rx_ctx_cnt <= PROVIDER_ENDPOINTS &&
             domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
             domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS &&
-            domain->mr_cnt <= PROVIDER_REGIONS && domain->max_err_data == 0);
+            domain->mr_cnt <= PROVIDER_REGIONS && domain->max_err_data == 0 &&
+            provider_groups_fit(domain));
 }
 
 static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
@@ -152,36 +164,38 @@ static int provider_mr_mode(uint32_t version, const struct fi_domain_attr *domai
     return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? AFI_MR_SCALABLE : 0;
 }
 
+/* Both kinds of addresses are alike here, but libfabric 2 deprecates maps. */
+static enum fi_av_type provider_av_type(uint32_t version, const struct fi_domain_attr *domain)
+{
+    if (domain != NULL && domain->av_type != FI_AV_UNSPEC) return domain->av_type;
+    return FI_VERSION_LT(version, FI_VERSION(2, 0)) ? FI_AV_MAP : FI_AV_TABLE;
+}
+
+/* Set members only: the structure is smaller in a libfabric older than the headers, and larger in a
+ * newer one. */
 static int provider_fill_domain(struct fi_info *info, const struct fi_info *hints, uint32_t version)
 {
     const struct fi_domain_attr *domain = hints != NULL ? hints->domain_attr : NULL;
+    struct fi_domain_attr *to = info->domain_attr;
     enum fi_progress control = domain != NULL ? domain->control_progress : FI_PROGRESS_UNSPEC;
     enum fi_progress data = domain != NULL ? domain->data_progress : FI_PROGRESS_UNSPEC;
-    enum fi_av_type av = domain != NULL ? domain->av_type : FI_AV_UNSPEC;
     bool alone = control == FI_PROGRESS_AUTO || data == FI_PROGRESS_AUTO;
-    *info->domain_attr =
-        (struct fi_domain_attr){.domain = domain != NULL ? domain->domain : NULL,
-                                .name = strdup(provider_name),
-                                .threading = FI_THREAD_SAFE,
-                                .control_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
-                                .data_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
-                                .resource_mgmt = FI_RM_ENABLED,
-                                .av_type = av != FI_AV_UNSPEC ? av : FI_AV_MAP,
-                                .mr_mode = provider_mr_mode(version, domain),
-                                .mr_key_size = sizeof(uint64_t),
-                                .cq_data_size = sizeof(uint64_t),
-                                .cq_cnt = PROVIDER_QUEUES,
-                                .ep_cnt = PROVIDER_ENDPOINTS,
-                                .tx_ctx_cnt = PROVIDER_ENDPOINTS,
-                                .rx_ctx_cnt = PROVIDER_ENDPOINTS,
-                                .max_ep_tx_ctx = 1,
-                                .max_ep_rx_ctx = 1,
-                                .max_ep_srx_ctx = PROVIDER_ENDPOINTS,
-                                .cntr_cnt = PROVIDER_QUEUES,
-                                .mr_iov_limit = 1,
-                                .caps = PROVIDER_BOTH,
-                                .mr_cnt = PROVIDER_REGIONS};
-    return info->domain_attr->name != NULL ? 0 : -FI_ENOMEM;
+    to->domain = domain != NULL ? domain->domain : NULL;
+    to->name = strdup(provider_name);
+    to->threading = FI_THREAD_SAFE;
+    to->control_progress = to->data_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+    if (!alone && (int)control == AFI_PROGRESS_CONTROL_UNIFIED) to->control_progress = control;
+    to->resource_mgmt = FI_RM_ENABLED;
+    to->av_type = provider_av_type(version, domain);
+    to->mr_mode = provider_mr_mode(version, domain);
+    to->mr_key_size = to->cq_data_size = sizeof(uint64_t);
+    to->cq_cnt = to->cntr_cnt = PROVIDER_QUEUES;
+    to->ep_cnt = to->tx_ctx_cnt = to->rx_ctx_cnt = to->max_ep_srx_ctx = PROVIDER_ENDPOINTS;
+    to->max_ep_tx_ctx = to->max_ep_rx_ctx = 1;
+    to->mr_iov_limit = 1;
+    to->caps = PROVIDER_BOTH;
+    to->mr_cnt = PROVIDER_REGIONS;
+    return to->name != NULL ? 0 : -FI_ENOMEM;
 }
 
 /* The name of a peer is an address already, so there is nothing to resolve. */
