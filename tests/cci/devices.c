@@ -68,6 +68,26 @@ static void of_a_file(void)
     CHECK_OK(cci_finalize());
 }
 
+/* Numbers that are none, or too large, are reported by key, and the default is used. */
+static void malformed_numbers(void)
+{
+    char said[2000];
+    side_configure("[a]\ntransport = sock\nip = 127.0.0.1\nport = 70000\nmtu = -1\n");
+    FILE *file = tmpfile();
+    int was = dup(STDERR_FILENO);
+    CHECK(file != NULL && was >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    cci_device_t *const *devices = begin();
+    CHECK(dup2(was, STDERR_FILENO) >= 0);
+    close(was);
+    rewind(file);
+    said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+    fclose(file);
+    CHECK(strstr(said, "device a: port=70000 is not a number from 0 to 65535") != NULL);
+    CHECK(strstr(said, "device a: mtu=-1 is not a number from 0 to 4294967295") != NULL);
+    CHECK(devices[0]->max_send_size > 8000);
+    CHECK_OK(cci_finalize());
+}
+
 static void at(cci_device_t *device, const char *service, const char *wrong)
 {
     cci_endpoint_t *endpoint, *second;
@@ -152,6 +172,7 @@ int main(void)
 {
     texts();
     of_a_file();
+    malformed_numbers();
     at_a_service();
     without_a_file();
     unreadable();

@@ -217,6 +217,8 @@ static void pieces(void)
     size_t before = 0;
     cci_event_t *event;
     pair_open(&pair, CCI_CONN_ATTR_RO);
+    const struct iovec missing[] = {parts[0], {.iov_base = NULL, .iov_len = 1}};
+    CHECK_STATUS(cci_sendv(pair.out, missing, 2, NULL, 0), CCI_EINVAL);
     for (int round = 0; round < ROUNDS; round++) {
         if (round == WARM) before = allocated();
         for (int sent = 0; sent < BURST; sent++)

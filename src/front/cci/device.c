@@ -77,15 +77,19 @@ static const char *device_get(const struct aqc_device *device, const char *key)
     return NULL;
 }
 
-/* The value of a key as a number; `def` if it is missing or malformed. */
+/* The value of a key as a number; `def` if it is missing, malformed or above `most`. */
 static unsigned long device_number(const struct aqc_device *device, const char *key,
-                                   unsigned long def)
+                                   unsigned long most, unsigned long def)
 {
     const char *text = device_get(device, key);
     char *end;
     if (text == NULL) return def;
     unsigned long value = strtoul(text, &end, 0);
-    return end != text && *end == '\0' ? value : def;
+    if (isdigit((unsigned char)text[0]) && *end == '\0' && value <= most) return value;
+    aqi_log(AQI_LOG_WARN, "cci",
+            "CCI_CONFIG: device %s: %s=%s is not a number from 0 to %lu, and is ignored",
+            device->pub.name, key, text, most);
+    return def;
 }
 
 /* --- interfaces ------------------------------------------------------------------------------ */
@@ -175,21 +179,21 @@ static bool device_finish(struct aqc_device *device)
     if (transports != 1) return false;
     device->pub.transport = strdup(transport);
     if (device->pub.transport == NULL) return false;
-    unsigned long priority = device_number(device, "priority", 101);
+    unsigned long priority = device_number(device, "priority", 100, 101);
     device->priority = priority <= 100 ? (int)priority : device_kinds[device->kind].priority;
     device->is_default = device_get(device, "default") != NULL;
     unsigned long most = AQC_MESSAGE;
     if (device->kind == AQC_SM) {
         device->pub.up = 1;
-        device->anyone = device_number(device, "other_users", 0) != 0;
-        device->pid = (unsigned)device_number(device, "pid", 0);
-        device->next_id = (unsigned)device_number(device, "id", 0);
-        most = device_number(device, "mss", AQC_MESSAGE);
+        device->anyone = device_number(device, "other_users", 1, 0) != 0;
+        device->pid = (unsigned)device_number(device, "pid", UINT32_MAX, 0);
+        device->next_id = (unsigned)device_number(device, "id", UINT32_MAX, 0);
+        most = device_number(device, "mss", UINT32_MAX, AQC_MESSAGE);
     } else {
         device->anyone = getenv("AQ_CONNECT_SECRET") == NULL;
-        unsigned long mtu = device_number(device, "mtu", AQC_MESSAGE + DEVICE_HEADERS);
+        unsigned long mtu = device_number(device, "mtu", UINT32_MAX, AQC_MESSAGE + DEVICE_HEADERS);
         most = mtu > DEVICE_HEADERS ? mtu - DEVICE_HEADERS : 0;
-        device->port = (uint16_t)device_number(device, "port", 0);
+        device->port = (uint16_t)device_number(device, "port", UINT16_MAX, 0);
         if (!device_find(device)) device->pub.up = 0;
     }
     device->pub.max_send_size =

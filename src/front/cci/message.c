@@ -318,6 +318,8 @@ int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t i
               const void *context, int flags)
 {
     if (data == NULL && iovcnt != 0) return CCI_EINVAL;
+    for (uint32_t i = 0; i < iovcnt; i++)
+        if (data[i].iov_base == NULL && data[i].iov_len != 0) return CCI_EINVAL;
     return message_call(connection, data, iovcnt, context, flags);
 }
 
