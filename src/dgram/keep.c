@@ -8,14 +8,14 @@
 #include <string.h>
 
 /*
- * Whether a request of this peer may be kept. While peers wait for room, none may hold more than
- * config.least, and the one that has waited longest is next.
+ * Whether a request of this peer may be kept. While other peers wait for room, it may not hold more
+ * than config.least, and the one that has waited longest is next.
  */
 static bool keep_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
     uint32_t unused = dgram->env.config.pool - dgram->env.kept;
     if (unused == 0) return false;
-    if (dgram->wanting == 0) return true;
+    if (dgram->wanting == (peer->waits != 0 ? 1u : 0u)) return true; /* no other waits */
     if (peer->held >= dgram->env.config.least) return false;
     if (unused > dgram->wanting) return true;
     for (uint32_t i = 0; i < dgram->env.config.size; i++) {

@@ -503,6 +503,25 @@ static void test_pool(void **state)
     close_world();
 }
 
+/* A peer that waits alone may use all the room that is announced to it. */
+static void test_pool_for_one(void **state)
+{
+    enum { POOL = 16 };
+    (void)state;
+    open_world(false);
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
+    for (unsigned i = 1; i < POOL; i++)
+        assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
+    assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
+    assert_int_equal(dgram->wanting, 1);
+    dgram_kept_forget(dgram, peer_of(FRIEND));
+    assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
+    assert_int_equal(dgram->env.kept, POOL);
+    assert_int_equal(dgram->wanting, 0);
+    close_world();
+}
+
 /* A peer whose requests fill the pool is lost: the others get its room. */
 static void test_pool_of_a_lost_peer(void **state)
 {
@@ -683,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_macs),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_pool_for_one),
         cmocka_unit_test(test_pool_of_a_lost_peer),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_slices),
