@@ -216,17 +216,20 @@ static aq_status pmi2_introduce(struct pmi2_manager *pmi2)
         return aqi_fail(AQ_ESTATE, "job",
                         "PMI_FD is set, but PMI_RANK is not: start this program "
                         "with srun --mpi=pmi2 or mpiexec");
-    aq_status status = pmi2_send(pmi2, "cmd=fullinit;pmijobid=%.200s;pmirank=%.20s;threaded=FALSE;",
-                                 id == NULL ? "" : id, rank);
+    /* Without an empty value: hydra 4.2 ends the job with "unable to parse PMI command". */
+    aq_status status =
+        pmi2_send(pmi2, "cmd=fullinit;%s%.200s%spmirank=%.20s;threaded=FALSE;",
+                  id == NULL ? "" : "pmijobid=", id == NULL ? "" : id, id == NULL ? "" : ";", rank);
     status = pmi2_answer(pmi2, status, "fullinit-response", &fields);
     if (status != AQ_OK) return status;
     if (pmi2_refused(&fields) || !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
-        !manager_field_number(&fields, "size", UINT32_MAX, &info->size) ||
-        !manager_field_number(&fields, "pmi-version", 99, &major) ||
-        !manager_field_number(&fields, "pmi-subversion", 99, &minor))
+        !manager_field_number(&fields, "size", UINT32_MAX, &info->size))
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not report the rank and the size of the job in PMI-2's "
                         "fullinit-response");
+    if (!manager_field_number(&fields, "pmi-version", 99, &major) ||
+        !manager_field_number(&fields, "pmi-subversion", 99, &minor))
+        major = 2, minor = 0; /* hydra 4.2 reports none here, but this one before */
     snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
     return AQ_OK;
 }

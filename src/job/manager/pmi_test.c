@@ -138,6 +138,29 @@ static void a_whole_job_of_pmi2(void **state)
                 "    13cmd=finalize;");
 }
 
+/* hydra 4.2 ends the job at an empty pmijobid, and names no version with the rank. */
+static void pmi2_without_job_id_and_version(void **state)
+{
+    struct aqi_manager *manager;
+    (void)state;
+    prepare(HI2);
+    unsetenv("PMI_JOBID");
+    message("cmd=fullinit-response;rc=0;rank=1;size=2;appnum=0;pmiverbose=0;");
+    message("cmd=job-getid-response;rc=0;jobid=5.0;");
+    message("cmd=info-getjobattr-response;found=TRUE;value=(vector,(0,1,2));rc=0;");
+    message("cmd=kvs-get-response;found=FALSE;rc=0;");
+    message("cmd=finalize-response;rc=0;");
+    assert_int_equal(aqi_manager_open(&aqi_manager_pmi2, &manager), AQ_OK);
+    assert_int_equal(manager->info.rank, 1);
+    assert_string_equal(manager->info.version, "PMI 2.0");
+    aqi_manager_close(manager);
+    expect_said("cmd=init pmi_version=2 pmi_subversion=0\n"
+                "    38cmd=fullinit;pmirank=1;threaded=FALSE;"
+                "    14cmd=job-getid;"
+                "    44cmd=info-getjobattr;key=PMI_process_mapping;"
+                "    13cmd=finalize;");
+}
+
 /* A manager without a mapping: the ranks exchange host names. */
 static void hosts_by_exchange(void **state)
 {
@@ -247,9 +270,13 @@ static void aborts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_job),       cmocka_unit_test(a_whole_job_of_pmi2),
-        cmocka_unit_test(hosts_by_exchange), cmocka_unit_test(managers_that_will_not_do),
-        cmocka_unit_test(a_flood),           cmocka_unit_test(aborts),
+        cmocka_unit_test(a_whole_job),
+        cmocka_unit_test(a_whole_job_of_pmi2),
+        cmocka_unit_test(pmi2_without_job_id_and_version),
+        cmocka_unit_test(hosts_by_exchange),
+        cmocka_unit_test(managers_that_will_not_do),
+        cmocka_unit_test(a_flood),
+        cmocka_unit_test(aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
