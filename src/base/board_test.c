@@ -106,7 +106,7 @@ static bool sleeps(long thread)
     return name_end != NULL && name_end[2] == 'S';
 }
 
-/* A writer that loses its processor between begin and end must not make the reader give up. */
+/* A writer that loses its processor between begin and end delays the reader: its text is read. */
 static void reader_waits_for_a_slow_writer(void **state)
 {
     (void)state;
