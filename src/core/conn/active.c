@@ -36,6 +36,11 @@ enum { ACTIVE_SPARSE = 6 };
  * and one resting connection is checked.
  */
 enum { ACTIVE_LOOK = 256 };
+/*
+ * After this many empty rounds, an ended connection counts as delivered even if its transport
+ * cannot say so: below it, messages to the peer may be held that the peer will never take.
+ */
+enum { ACTIVE_UNSURE = 20000 };
 
 /* --- entering -------------------------------------------------------------------------------- */
 
@@ -291,7 +296,11 @@ static bool active_alone(const aq_connection *conn)
 static bool active_is_idle(aq_connection *conn)
 {
     bool shows = conn->may_rest || (conn->tp->ops.caps & AQI_CAP_WAIT_FD) != 0;
-    return active_alone(conn) && (!shows || active_delivered(conn)) && active_alone(conn);
+    if (!active_alone(conn)) return false;
+    if (shows && !active_delivered(conn) &&
+        atomic_fetch_add_explicit(&conn->unsure, 1, memory_order_relaxed) < ACTIVE_UNSURE)
+        return false;
+    return active_alone(conn);
 }
 
 void conn_finish_delivered(void)

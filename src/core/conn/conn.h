@@ -55,7 +55,8 @@ struct aq_connection {
     _Atomic int state;   /* aq_connection_state */
     _Atomic int ending;  /* event to report after all data is delivered; 0: none */
     atomic_bool suspect; /* its transport reported the peer as lost: check the control channel */
-    bool finished;       /* under the lock of the connections: active_finish has begun */
+    _Atomic uint32_t unsure; /* empty rounds since its end that may have left something */
+    bool finished;           /* under the lock of the connections: active_finish has begun */
     bool client;
     bool silent; /* aq_connect returns the result itself: no event */
     bool forget; /* its caller left before the program learned of it */
