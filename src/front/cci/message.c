@@ -296,6 +296,8 @@ static AQI_INLINE int message_call(cci_connection_t *connection, const struct io
                                    unsigned count, const void *context, int flags)
 {
     if (connection == NULL || connection->attribute == CCI_CONN_ATTR_UU_MC_RX) return CCI_EINVAL;
+    for (unsigned i = 0; i < count; i++)
+        if (iov[i].iov_base == NULL && iov[i].iov_len != 0) return CCI_EINVAL;
     size_t len = message_len(iov, count, connection->max_send_size);
     if (len > connection->max_send_size) return CCI_EMSGSIZE;
     struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
@@ -310,7 +312,6 @@ int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len
              const void *context, int flags)
 {
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)msg_ptr, .iov_len = msg_len};
-    if (msg_ptr == NULL && msg_len != 0) return CCI_EINVAL;
     return message_call(connection, &iov, 1, context, flags);
 }
 
@@ -318,8 +319,6 @@ int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t i
               const void *context, int flags)
 {
     if (data == NULL && iovcnt != 0) return CCI_EINVAL;
-    for (uint32_t i = 0; i < iovcnt; i++)
-        if (data[i].iov_base == NULL && data[i].iov_len != 0) return CCI_EINVAL;
     return message_call(connection, data, iovcnt, context, flags);
 }
 
