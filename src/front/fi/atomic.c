@@ -189,7 +189,7 @@ void afi_atomic_apply(unsigned datatype, unsigned op, void *at, const void *oper
 int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
                      struct fi_atomic_attr *attr, uint64_t flags)
 {
-    bool compares = op >= FI_CSWAP && (int)op < (int)FI_ATOMIC_OP_LAST;
+    bool compares = op >= FI_CSWAP;
     (void)domain;
     if (!afi_atomic_valid(datatype, op)) return -FI_EOPNOTSUPP;
     if ((flags & FI_TAGGED) != 0) return -FI_EOPNOTSUPP;
