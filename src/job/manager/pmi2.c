@@ -211,15 +211,15 @@ static aq_status pmi2_introduce(struct pmi2_manager *pmi2)
     struct manager_fields fields;
     struct aqi_manager_info *info = &pmi2->manager.info;
     const char *id = getenv("PMI_JOBID"), *rank = getenv("PMI_RANK");
+    char job[220] = "";
     uint32_t major, minor;
     if (rank == NULL || !manager_is_word(rank) || (id != NULL && !manager_is_word(id)))
         return aqi_fail(AQ_ESTATE, "job",
                         "PMI_FD is set, but PMI_RANK is not: start this program "
                         "with srun --mpi=pmi2 or mpiexec");
-    /* Without an empty value: hydra 4.2 ends the job with "unable to parse PMI command". */
-    aq_status status =
-        pmi2_send(pmi2, "cmd=fullinit;%s%.200s%spmirank=%.20s;threaded=FALSE;",
-                  id == NULL ? "" : "pmijobid=", id == NULL ? "" : id, id == NULL ? "" : ";", rank);
+    /* Left out if unknown: hydra 4.2 ends the job at an empty value. */
+    if (id != NULL) snprintf(job, sizeof(job), "pmijobid=%.200s;", id);
+    aq_status status = pmi2_send(pmi2, "cmd=fullinit;%spmirank=%.20s;threaded=FALSE;", job, rank);
     status = pmi2_answer(pmi2, status, "fullinit-response", &fields);
     if (status != AQ_OK) return status;
     if (pmi2_refused(&fields) || !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
