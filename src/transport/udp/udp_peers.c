@@ -6,6 +6,23 @@
 
 enum { PEERS_LINE = 320, PEERS_EVERY = 100000000, PEERS_EACH = 1000000 /* ns */ };
 
+void udp_peers_open(struct udp_tp *udp)
+{
+    if (udp->own.is_connection)
+        udp->own.sheet = aqi_board_sheet_take();
+    else if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
+        aqi_log(AQI_LOG_INFO, "udp", "no information for aqinfo --peers: %s", aq_error_message());
+    else
+        udp_peers_show(udp, 0); /* at once: the first look may come before the first packet */
+    udp->show_next = 0;
+}
+
+void udp_peers_close(struct udp_tp *udp)
+{
+    aqi_board_sheet_give(udp->own.sheet);
+    udp->own.sheet = NULL;
+}
+
 /* The two ends that a line is about: ranks have numbers, connected programs have addresses. */
 static void udp_peers_names(const struct udp_tp *udp, const struct aqi_dgram_peer_info *info,
                             uint32_t id, struct aqi_safe_text *to)
@@ -82,21 +99,4 @@ void udp_peers_show(struct udp_tp *udp, uint64_t now)
     aqi_board_end();
     udp->shown = now;
     udp->show_next = now + PEERS_EVERY + (uint64_t)count * PEERS_EACH;
-}
-
-void udp_peers_open(struct udp_tp *udp)
-{
-    if (udp->own.is_connection)
-        udp->own.sheet = aqi_board_sheet_take();
-    else if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
-        aqi_log(AQI_LOG_INFO, "udp", "no information for aqinfo --peers: %s", aq_error_message());
-    else
-        udp_peers_show(udp, 0); /* at once: the first look may come before the first packet */
-    udp->show_next = 0;
-}
-
-void udp_peers_close(struct udp_tp *udp)
-{
-    aqi_board_sheet_give(udp->own.sheet);
-    udp->own.sheet = NULL;
 }
