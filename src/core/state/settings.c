@@ -28,7 +28,7 @@ static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}}
 static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
 /* Names that GASNet's first documents (2003) use for the settings later called credits. */
-static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", NULL};
+static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", "GASNET_NETWORKDEPTH", NULL};
 static const char *const total_aliases[] = {"GASNET_AM_OUST_LIMIT", NULL};
 
 static const struct aqi_setting rows[] = {
