@@ -23,12 +23,12 @@ int pair_find(const struct pair_wish *wish, struct fi_info **info)
     hints->domain_attr->data_progress = wish->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     if (wish->srx) hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
     uint32_t version = wish->version != 0 ? wish->version : FI_VERSION(1, 17);
-    int err = fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
+    int err = fi_prov_ini()->getinfo(version, wish->node, wish->service, wish->flags, hints, info);
     fi_freeinfo(hints);
     return err;
 }
 
-void side_open(struct side *side, const struct pair_wish *wish)
+int side_try(struct side *side, const struct pair_wish *wish)
 {
     struct fi_av_attr av = {.type = wish->av_type};
     struct fi_wait_attr set = {.wait_obj = wish->set};
@@ -59,16 +59,28 @@ void side_open(struct side *side, const struct pair_wish *wish)
         CHECK_EQUAL(fi_ep_bind(side->ep, &side->srx->fid, 0), 0);
         side->in = side->srx;
     }
-    CHECK_EQUAL(fi_enable(side->ep), 0);
+    return fi_enable(side->ep);
+}
+
+void side_open(struct side *side, const struct pair_wish *wish)
+{
+    CHECK_EQUAL(side_try(side, wish), 0);
+}
+
+fi_addr_t side_insert(struct side *side, const void *name)
+{
+    fi_addr_t addr;
+    CHECK_EQUAL(fi_av_insert(side->av, name, 1, &addr, 0, NULL), 1);
+    return addr;
 }
 
 void side_know(struct side *side, const void *other, size_t len)
 {
     char name[64];
     CHECK_EQUAL(len, sizeof(name));
-    CHECK_EQUAL(fi_av_insert(side->av, other, 1, &side->other, 0, NULL), 1);
+    side->other = side_insert(side, other);
     CHECK_EQUAL(fi_getname(&side->ep->fid, name, &len), 0);
-    CHECK_EQUAL(fi_av_insert(side->av, name, 1, &side->self, 0, NULL), 1);
+    side->self = side_insert(side, name);
 }
 
 void pair_open(struct pair *pair, const struct pair_wish *wish)

@@ -30,6 +30,8 @@ struct fi_provider *fi_prov_ini(void); /* the entry point for libfabric, which n
 /* Options of a test; zero is the default. */
 struct pair_wish {
     uint32_t version; /* of libfabric; 0: 1.17 */
+    const char *node, *service;
+    uint64_t flags; /* of fi_getinfo */
     uint64_t caps, tx_flags, cq_flags;
     int mr_mode;
     bool automatic, srx;
@@ -59,7 +61,9 @@ struct pair {
 uint64_t pair_now(void);                                            /* in ns */
 int pair_find(const struct pair_wish *wish, struct fi_info **info); /* as fi_getinfo */
 void side_open(struct side *side, const struct pair_wish *wish);
+int side_try(struct side *side, const struct pair_wish *wish);    /* returns what fi_enable does */
 void side_know(struct side *side, const void *other, size_t len); /* inserts both names */
+fi_addr_t side_insert(struct side *side, const void *name);
 void pair_open(struct pair *pair, const struct pair_wish *wish);
 void pair_close(struct pair *pair);
 void side_close(struct side *side);

@@ -16,4 +16,5 @@ for interface in lo six0 six1; do
 done
 ip addr add fd00:a9::1/64 dev six0 nodad
 ip addr del 127.0.0.1/8 dev lo
+export AQT_FI_SIX=fd00:a9::1 # for tests that look up this host
 exec "$@"

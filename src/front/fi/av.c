@@ -76,12 +76,12 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
     return av->reports ? lost : fine;
 }
 
-/* Names have no textual form that a user could specify. */
 static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
                         fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
-    (void)fid, (void)node, (void)service, (void)fi_addr, (void)flags, (void)context;
-    return -FI_ENOSYS;
+    struct afi_name name;
+    int err = node != NULL ? afi_name_resolve(&name, node, service, 0, false) : -FI_EINVAL;
+    return err == 0 ? av_insert(fid, &name, 1, fi_addr, flags, context) : err;
 }
 
 static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service,

@@ -47,7 +47,7 @@ struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name
     struct aqi_node *bucket = domain_ident_bucket(domain, name);
     for (struct aqi_node *at = bucket->next; at != bucket; at = at->next) {
         struct afi_ident *ident = AQI_OF(at, struct afi_ident, link);
-        if (memcmp(ident->name.id, name->id, AFI_ID) != 0) continue;
+        if (!afi_name_same(&ident->name, name)) continue;
         ident->users++;
         return ident;
     }

@@ -201,10 +201,15 @@ static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
 
 /* --- names ----------------------------------------------------------------------------------- */
 
+/* Only the name of a service can be chosen. */
 static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 {
-    (void)fid, (void)addr, (void)addrlen;
-    return -FI_ENOSYS;
+    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    uint16_t service = afi_name_service(addr, addrlen);
+    if (fid->fclass != FI_CLASS_EP || service == 0) return -FI_EINVAL;
+    if (ep->enabled) return -FI_EOPBADSTATE;
+    ep->service = service;
+    return 0;
 }
 
 static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
@@ -318,6 +323,7 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
                 .atomic = &afi_atomic_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid),
         .caps = info->caps,
+        .service = afi_name_service(info->src_addr, info->src_addrlen),
         .tx_flags = info->tx_attr != NULL ? info->tx_attr->op_flags : 0};
     afi_rxq_init(&ep->own);
     ep->own.flags = info->rx_attr != NULL ? info->rx_attr->op_flags : 0;

@@ -264,6 +264,7 @@ struct afi_ep {
     struct afi_cq *tx_cq, *rx_cq;
     bool tx_selective, rx_selective, enabled;
     bool closing;      /* operations that end from now on are not reported */
+    uint16_t service;  /* the udp port that the program chose, or 0 */
     uint64_t close_by; /* deadline for closing, in ns */
     uint64_t caps, tx_flags;
     struct afi_cntr *cntr[AFI_COUNTS];

@@ -3,12 +3,15 @@
 
 #include "base/here.h"
 #include "base/inet.h"
+#include "base/log.h"
 #include "base/mac.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +28,13 @@ static int name_random(void *at, size_t len)
  * Processes on the same boot of a kernel and in the same network namespace reach each other
  * through shared memory, as its rendezvous is a socket in that namespace.
  */
-static int name_find_host(uint8_t host[AFI_ID])
+static bool name_get_host(uint8_t host[AFI_ID])
 {
     const char *alone = getenv("AQ_NEIGHBORHOOD");
     uint64_t number = aqi_here_network();
-    if ((alone != NULL && strcmp(alone, "1") == 0) || number == 0) return name_random(host, AFI_ID);
+    if ((alone != NULL && strcmp(alone, "1") == 0) || number == 0) return false;
     memcpy(host, &number, sizeof(number));
-    return 0;
+    return true;
 }
 
 static void name_add_ranked(struct afi_name *name, const struct ifaddrs *all,
@@ -79,17 +82,161 @@ static void name_find_addresses(struct afi_name *name)
     freeifaddrs(all);
 }
 
-int afi_name_make(struct afi_name *name)
+static void name_begin(struct afi_name *name)
 {
     memset(name, 0, sizeof(*name));
     memcpy(name->magic, name_magic, sizeof(name_magic));
     name->version = aqi_wire_version(AQI_WIRE_FI);
-    int err = name_random(name->id, sizeof(name->id));
-    if (err == 0) err = name_random(name->secret, sizeof(name->secret));
-    if (err == 0) err = name_find_host(name->host);
+}
+
+/* The same id on all hosts, and a secret that is public. */
+static void name_begin_service(struct afi_name *name, uint16_t port)
+{
+    static const char id[AFI_ID] = "port";
+    name_begin(name);
+    memcpy(name->id, id, sizeof(id));
+    name->id[AFI_ID - 2] = (uint8_t)(port >> 8);
+    name->id[AFI_ID - 1] = (uint8_t)port;
+    name->port = port;
+}
+
+int afi_name_make(struct afi_name *name, uint16_t service)
+{
+    int err = 0;
+    if (service != 0)
+        name_begin_service(name, service);
+    else
+        name_begin(name);
+    if (service == 0) err = name_random(name->id, sizeof(name->id));
+    if (service == 0 && err == 0) err = name_random(name->secret, sizeof(name->secret));
+    if (err == 0 && !name_get_host(name->host)) err = name_random(name->host, sizeof(name->host));
     if (err == 0) name_find_addresses(name);
+    if (service != 0) name->transports |= AFI_SERVICE;
     return err;
 }
+
+/* --- services -------------------------------------------------------------------------------- */
+
+static bool name_is_address(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a == NULL || a->sa_family != b->sa_family) return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+                  sizeof(struct in6_addr)) == 0;
+}
+
+static bool name_is_here(const struct addrinfo *list)
+{
+    struct ifaddrs *all;
+    bool here = false;
+    if (getifaddrs(&all) != 0) return false;
+    for (; list != NULL && !here; list = list->ai_next)
+        for (const struct ifaddrs *at = all; at != NULL && !here; at = at->ifa_next)
+            here = name_is_address(at->ifa_addr, list->ai_addr);
+    freeifaddrs(all);
+    return here;
+}
+
+/* IPv6 only if there is no IPv4 address, as for the names of endpoints. */
+static void name_add_resolved(struct afi_name *name, const struct addrinfo *list)
+{
+    const struct addrinfo *six = NULL;
+    for (; list != NULL; list = list->ai_next) {
+        if (list->ai_family == AF_INET6 && six == NULL) six = list;
+        if (list->ai_family != AF_INET || name->count == AFI_ADDRESSES) continue;
+        const struct sockaddr_in *in = (const void *)list->ai_addr;
+        memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
+        name->transports = AFI_BY_UDP;
+    }
+    if (name->count != 0 || six == NULL) return;
+    memcpy(name->address, &((const struct sockaddr_in6 *)(const void *)six->ai_addr)->sin6_addr,
+           sizeof(struct in6_addr));
+    name->count = 1;
+    name->transports = AFI_BY_UDP6;
+}
+
+static int name_lookup(const char *node, const char *service, uint64_t flags,
+                       struct addrinfo **list)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_DGRAM,
+                                   .ai_flags = (flags & FI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0};
+    int err = aqi_inet_resolve(node, service, &hints, list);
+    if (err == 0) return 0;
+    aqi_log(AQI_LOG_INFO, "fi", "cannot look up service %s of %s: %s", service, node,
+            gai_strerror(err));
+    return -FI_ENODATA;
+}
+
+int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
+                     bool here)
+{
+    struct addrinfo *list;
+    const char *host = node != NULL ? node : "localhost";
+    int err = service != NULL ? name_lookup(host, service, flags, &list) : -FI_ENODATA;
+    if (err != 0) return err;
+    union aqi_sockaddr first = {.any.sa_family = AF_UNSPEC};
+    memcpy(&first, list->ai_addr, aqi_min(sizeof(first), list->ai_addrlen));
+    uint16_t port = ntohs(*aqi_sockaddr_port(&first));
+    bool ours = node == NULL || name_is_here(list);
+    name_begin_service(name, port);
+    if (ours)
+        name_find_addresses(name);
+    else
+        name_add_resolved(name, list);
+    freeaddrinfo(list);
+    if (port == 0 || (here && !ours) || name->transports == 0) return -FI_ENODATA;
+    if (ours && name_get_host(name->host)) name->transports |= AFI_BY_SHM;
+    name->transports |= AFI_SERVICE | AFI_RESOLVED;
+    return 0;
+}
+
+uint16_t afi_name_service(const void *addr, size_t len)
+{
+    const struct afi_name *name = addr;
+    if (name == NULL || len != sizeof(*name) || !afi_name_is_valid(name)) return 0;
+    return (name->transports & AFI_SERVICE) != 0 ? name->port : 0;
+}
+
+static bool name_shares_address(const struct afi_name *a, const struct afi_name *b)
+{
+    uint8_t both = a->transports & b->transports;
+    if ((both & AFI_BY_UDP6) != 0)
+        return memcmp(a->address, b->address, sizeof(struct in6_addr)) == 0;
+    for (unsigned i = 0; (both & AFI_BY_UDP) != 0 && i < a->count; i++)
+        for (unsigned j = 0; j < b->count; j++)
+            if (memcmp(a->address[i], b->address[j], sizeof(a->address[i])) == 0) return true;
+    return false;
+}
+
+/* Hosts may share addresses, such as those of bridges to their containers. The host of a name that
+ * was looked up may be unknown: 0. */
+bool afi_name_same(const struct afi_name *a, const struct afi_name *b)
+{
+    static const uint8_t unknown[AFI_ID];
+    if (memcmp(a->id, b->id, AFI_ID) != 0) return false;
+    if ((a->transports & b->transports & AFI_SERVICE) == 0) return true;
+    if (memcmp(a->host, b->host, AFI_ID) == 0 && memcmp(a->host, unknown, AFI_ID) != 0) return true;
+    return ((a->transports | b->transports) & AFI_RESOLVED) != 0 && name_shares_address(a, b);
+}
+
+bool afi_name_before(const struct afi_name *a, const struct afi_name *b)
+{
+    int order = memcmp(a->id, b->id, AFI_ID);
+    return (order != 0 ? order : memcmp(a, b, sizeof(*a))) < 0;
+}
+
+void afi_name_learn(struct afi_name *known, const struct afi_name *sent)
+{
+    if ((known->transports & AFI_RESOLVED) != 0 && memcmp(known->id, sent->id, AFI_ID) == 0)
+        *known = *sent;
+}
+
+/* --- names in use ----------------------------------------------------------------------------- */
 
 bool afi_name_is_other(const struct afi_name *name)
 {
@@ -137,7 +284,9 @@ bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsi
         char id[2 * AFI_ID + 1];
         name_hex(name->id, id);
         snprintf(uri, len, "shm:///aqueduct-fi/%s", id);
-        return n == 0;
+        if (n == 0) return true;
+        if ((name->transports & AFI_RESOLVED) == 0) return false;
+        n--;
     }
     if (!name_is_by_udp(self) || !name_is_by_udp(name) || n >= name->count) return false;
     name_address_uri(name, n, uri, len);

@@ -20,14 +20,35 @@ struct afi_name {
 };
 static_assert(sizeof(struct afi_name) == 64, "as peers of this version expect");
 
-enum { AFI_BY_SHM = 1, AFI_BY_UDP = 2, AFI_BY_UDP6 = 4 };
+enum {
+    AFI_BY_SHM = 1,
+    AFI_BY_UDP = 2,
+    AFI_BY_UDP6 = 4,
+    AFI_SERVICE = 8,  /* `port` was chosen by the program; `id` and `secret` follow from it */
+    AFI_RESOLVED = 16 /* a service as looked up: its host and transports are guesses */
+};
 
 /*
  * Fill in all but the port; `transports` is set to the one by which the addresses can be reached.
- * Returns 0 or a negative error.
+ * With a `service`, the number of a udp port, the endpoint has this port, and any process that
+ * reaches its host can connect; 0: a random name. Returns 0 or a negative error.
  */
-int afi_name_make(struct afi_name *name);
+int afi_name_make(struct afi_name *name, uint16_t service);
+/*
+ * Look up a service of a host, as fi_getinfo does. `here`: of this host only; without a node, any
+ * of its addresses. Blocks while a name server is asked. Returns 0 or a negative error.
+ */
+int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
+                     bool here);
 bool afi_name_is_valid(const struct afi_name *name);
+/* The number of the service that this address names; 0: it is NULL or no name of a service. */
+uint16_t afi_name_service(const void *addr, size_t len);
+/* Whether both are names of one endpoint, as far as this can be known before a connection. */
+bool afi_name_same(const struct afi_name *a, const struct afi_name *b);
+/* Both ends of a connection agree on which of them comes first. */
+bool afi_name_before(const struct afi_name *a, const struct afi_name *b);
+/* The peer has sent its name: replace one that was looked up. */
+void afi_name_learn(struct afi_name *known, const struct afi_name *sent);
 /* Whether it is a name made by another version of the provider. */
 bool afi_name_is_other(const struct afi_name *name);
 /* Whether the other endpoint is reached through shared memory. */

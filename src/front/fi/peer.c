@@ -45,8 +45,7 @@ static struct aqi_node *peer_bucket(struct afi_ep *ep, const struct afi_ident *i
 static bool peer_is_local(const struct afi_ident *ident)
 {
     for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next)
-        if (memcmp(AQI_OF(at, struct afi_ep, link)->name.id, ident->name.id, AFI_ID) == 0)
-            return true;
+        if (afi_name_same(&AQI_OF(at, struct afi_ep, link)->name, &ident->name)) return true;
     return false;
 }
 
@@ -57,7 +56,7 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
     *peer = (struct afi_peer){.ep = ep,
                               .ident = ident,
                               .left = AFI_WINDOW,
-                              .self = memcmp(ident->name.id, ep->name.id, AFI_ID) == 0,
+                              .self = afi_name_same(&ident->name, &ep->name),
                               .local = peer_is_local(ident),
                               .by_shm = afi_name_by_shm(&ep->name, &ident->name)};
     aqi_list_init(&peer->active);
@@ -103,10 +102,22 @@ struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
+/*
+ * Any process that has a random name may connect. The name of a service is public; users can
+ * restrict it to processes that know a secret.
+ */
+static bool peer_is_for_anybody(const struct afi_name *name)
+{
+    return (name->transports & AFI_SERVICE) == 0 || getenv("AQ_CONNECT_SECRET") == NULL;
+}
+
 static aq_status peer_listen_udp(struct afi_ep *ep, uint8_t by)
 {
-    const char *uri = by == AFI_BY_UDP6 ? "udp://[::]:0" : "udp://0.0.0.0:0";
-    aq_status st = aq_listen(uri, AQ_LISTEN_ANYBODY, ep, &ep->listeners[1]);
+    char uri[64];
+    unsigned flags = peer_is_for_anybody(&ep->name) ? AQ_LISTEN_ANYBODY : 0;
+    snprintf(uri, sizeof(uri), "udp://%s:%u", by == AFI_BY_UDP6 ? "[::]" : "0.0.0.0",
+             ep->name.port);
+    aq_status st = aq_listen(uri, flags, ep, &ep->listeners[1]);
     if (st != AQ_OK) return st;
     const char *colon = strrchr(aq_listener_uri(ep->listeners[1]), ':');
     ep->name.port = (uint16_t)strtoul(colon + 1, NULL, 10);
@@ -117,24 +128,31 @@ static aq_status peer_listen_udp(struct afi_ep *ep, uint8_t by)
 static aq_status peer_listen_shm(struct afi_ep *ep)
 {
     char uri[128];
-    ep->name.transports = AFI_BY_SHM;
+    ep->name.transports |= AFI_BY_SHM;
     (void)afi_name_uri(&ep->name, &ep->name, 0, uri, sizeof(uri));
-    ep->name.transports = 0;
     aq_status st = aq_listen(uri, 0, ep, &ep->listeners[0]);
-    if (st == AQ_OK) ep->name.transports = AFI_BY_SHM;
+    if (st != AQ_OK) ep->name.transports &= (uint8_t)~AFI_BY_SHM;
     return st;
+}
+
+/* Another endpoint has the service, perhaps in another process. */
+static int peer_not_listening(aq_status st)
+{
+    return st == AQ_ESTATE ? -FI_EADDRINUSE : afi_error(st);
 }
 
 int afi_peer_listen(struct afi_ep *ep)
 {
-    int err = afi_name_make(&ep->name);
-    uint8_t by = ep->name.transports;
+    int err = afi_name_make(&ep->name, ep->service);
+    uint8_t service = ep->name.transports & AFI_SERVICE, by = ep->name.transports ^ service;
     aq_status st = AQ_OK;
     if (err != 0) return err;
-    ep->name.transports = 0;
+    ep->name.transports = service;
     if (lib_alone_may_use("shm")) st = peer_listen_shm(ep);
+    if (service != 0 && st != AQ_OK) return peer_not_listening(st);
     if (lib_alone_may_use("udp") && by != 0) st = peer_listen_udp(ep, by);
-    if (ep->name.transports != 0) return 0;
+    if (service != 0 && st != AQ_OK) return peer_not_listening(st);
+    if (ep->name.transports != service) return 0;
     if (st == AQ_OK)
         st = aqi_fail(AQ_ENOTSUP, "fi",
                       "no peer could reach an endpoint: AQ_TRANSPORTS allows neither shm nor udp, "
@@ -236,7 +254,8 @@ static aq_status peer_start(struct afi_peer *peer, const char *uri, bool alone)
     params.data = &hello;
     params.nbytes = sizeof(hello);
     params.timeout_ns = alone ? PEER_PATIENCE_NS : PEER_TRY_NS;
-    params.flags = strncmp(uri, "udp:", 4) == 0 ? AQ_CONNECT_ANYBODY : 0;
+    if (strncmp(uri, "udp:", 4) == 0 && peer_is_for_anybody(&peer->ident->name))
+        params.flags = AQ_CONNECT_ANYBODY;
     params.context = peer;
     return aq_connect_start(uri, &params, &peer->connection);
 }
@@ -300,19 +319,26 @@ static const struct peer_hello *peer_read_hello(const struct afi_ep *ep, aq_conn
     if (aq_connection_query(connection, &info) != AQ_OK || info.nbytes != sizeof(struct peer_hello))
         return NULL;
     const struct peer_hello *hello = info.data;
-    if (!afi_name_is_valid(&hello->name) ||
+    if (!afi_name_is_valid(&hello->name) || (hello->name.transports & AFI_RESOLVED) != 0 ||
         afi_name_prove(&ep->name, hello->name.id, what, hello->call, proof) != 0)
         return NULL;
     return aqi_mac_same(proof, hello->proof) ? hello : NULL;
 }
 
 /*
- * If both ends call each other simultaneously, the call of the endpoint with the smaller id is
+ * If both ends call each other simultaneously, the call of the endpoint whose name comes first is
  * used; both ends decide this independently.
  */
 static bool peer_mine_wins(const struct afi_peer *peer)
 {
-    return memcmp(peer->ep->name.id, peer->ident->name.id, AFI_ID) < 0;
+    return afi_name_before(&peer->ep->name, &peer->ident->name);
+}
+
+/* The peer has sent its name. */
+static void peer_learn(struct afi_peer *peer, const struct afi_name *name)
+{
+    afi_name_learn(&peer->ident->name, name);
+    peer->by_shm = afi_name_by_shm(&peer->ep->name, &peer->ident->name);
 }
 
 static void peer_requested(struct afi_ep *ep, aq_connection *connection)
@@ -325,6 +351,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     }
     struct afi_ident *ident = afi_ident_get(ep->domain, &hello->name);
     struct afi_peer *peer = ident != NULL ? afi_peer_get(ep, ident) : NULL;
+    if (peer != NULL) peer_learn(peer, &hello->name);
     if (peer == NULL) {
         peer_reject(connection, 0, "no memory for a peer");
     } else if ((int32_t)(hello->call - peer->void_calls) <= 0) {
@@ -367,7 +394,10 @@ static void peer_opened(struct afi_peer *peer)
         afi_peer_fail(peer, FI_EACCES);
         return;
     }
-    if (answer != NULL) peer->void_calls = answer->call;
+    if (answer != NULL) {
+        peer->void_calls = answer->call;
+        peer_learn(peer, &answer->name);
+    }
     peer->state = AFI_UP;
     peer->seen = UINT32_MAX;
     afi.calling--;
@@ -403,6 +433,9 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
     char uri[128];
     if (status == AQ_EREFUSED || status == AQ_EPEER)
         more = afi_name_uri(&peer->ep->name, &peer->ident->name, peer->tries, uri, sizeof(uri));
+    static atomic_bool told;
+    if (status == AQ_EACCESS)
+        aqi_log_once(&told, AQI_LOG_WARN, "fi", "cannot connect to a peer: %s", reason);
     if (more)
         afi_peer_call(peer);
     else

@@ -109,10 +109,13 @@ static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
     return fabric == NULL || fabric->name == NULL || strcmp(fabric->name, provider_name) == 0;
 }
 
+/* Programs can choose the name of a service for an endpoint, but no other. */
 static bool provider_address_fits(const struct fi_info *info)
 {
-    return info->dest_addr == NULL ||
-           (info->dest_addrlen == sizeof(struct afi_name) && afi_name_is_valid(info->dest_addr));
+    bool to = info->dest_addr == NULL ||
+              (info->dest_addrlen == sizeof(struct afi_name) && afi_name_is_valid(info->dest_addr));
+    return to &&
+           (info->src_addr == NULL || afi_name_service(info->src_addr, info->src_addrlen) != 0);
 }
 
 /* Returns 0, or -FI_ENODATA if a hint requests something that is not offered. */
@@ -198,18 +201,58 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     return to->name != NULL ? 0 : -FI_ENOMEM;
 }
 
-/* The name of a peer is an address already, so there is nothing to resolve. */
-static int provider_fill_address(struct fi_info *info, const struct fi_info *hints)
+static int provider_fill_address(const struct afi_name *name, void **addr, size_t *len)
 {
-    if (hints == NULL || hints->dest_addr == NULL) return 0;
-    info->dest_addr = malloc(sizeof(struct afi_name));
-    if (info->dest_addr == NULL) return -FI_ENOMEM;
-    memcpy(info->dest_addr, hints->dest_addr, sizeof(struct afi_name));
-    info->dest_addrlen = sizeof(struct afi_name);
+    if (name == NULL) return 0;
+    *addr = malloc(sizeof(*name));
+    if (*addr == NULL) return -FI_ENOMEM;
+    memcpy(*addr, name, sizeof(*name));
+    *len = sizeof(*name);
     return 0;
 }
 
-static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint32_t version)
+/* The names of endpoints, from hosts and services, or else from the hints. */
+struct provider_ends {
+    struct afi_name from, to;
+    bool has_from, has_to;
+};
+
+/* A service alone is that of an endpoint to be opened here. A node alone has no endpoint. */
+static int provider_find_ends(const char *node, const char *service, uint64_t flags,
+                              const struct fi_info *hints, struct provider_ends *ends)
+{
+    int err = 0;
+    *ends = (struct provider_ends){0};
+    if ((flags & FI_SOURCE) != 0) {
+        ends->has_from = service != NULL;
+        if (ends->has_from) err = afi_name_resolve(&ends->from, node, service, flags, true);
+    } else {
+        ends->has_to = node != NULL;
+        if (ends->has_to) err = afi_name_resolve(&ends->to, node, service, flags, false);
+    }
+    if (hints == NULL) return err;
+    if (!ends->has_from && hints->src_addr != NULL) {
+        ends->from = *(const struct afi_name *)hints->src_addr;
+        ends->has_from = true;
+    }
+    if (!ends->has_to && hints->dest_addr != NULL) {
+        ends->to = *(const struct afi_name *)hints->dest_addr;
+        ends->has_to = true;
+    }
+    return err;
+}
+
+static int provider_fill_addresses(struct fi_info *info, const struct provider_ends *ends)
+{
+    int err = provider_fill_address(ends->has_from ? &ends->from : NULL, &info->src_addr,
+                                    &info->src_addrlen);
+    if (err != 0) return err;
+    return provider_fill_address(ends->has_to ? &ends->to : NULL, &info->dest_addr,
+                                 &info->dest_addrlen);
+}
+
+static int provider_fill(struct fi_info *info, const struct fi_info *hints,
+                         const struct provider_ends *ends, uint32_t version)
 {
     const struct fi_ep_attr *ep = hints != NULL ? hints->ep_attr : NULL;
     info->caps = provider_caps(hints);
@@ -230,7 +273,7 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint
     info->fabric_attr->prov_version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR);
     info->fabric_attr->api_version = version;
     if (info->fabric_attr->name == NULL) return -FI_ENOMEM;
-    int err = provider_fill_address(info, hints);
+    int err = provider_fill_addresses(info, ends);
     return err == 0 ? provider_fill_domain(info, hints, version) : err;
 }
 
@@ -238,19 +281,17 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint
 static int provider_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
                             const struct fi_info *hints, struct fi_info **out)
 {
-    (void)service;
+    struct provider_ends ends;
     if ((flags & FI_PROV_ATTR_ONLY) != 0) {
-        node = NULL;
+        node = service = NULL;
         hints = NULL;
     }
-    /* Endpoints choose their own addresses, and no name service lists them. */
-    if ((flags & FI_SOURCE) == 0 && (node != NULL || (hints != NULL && hints->src_addr != NULL)))
-        return -FI_ENODATA;
     int err = provider_check(hints);
+    if (err == 0) err = provider_find_ends(node, service, flags, hints, &ends);
     if (err != 0) return err;
     struct fi_info *info = fi_allocinfo();
     if (info == NULL) return -FI_ENOMEM;
-    err = provider_fill(info, hints, version);
+    err = provider_fill(info, hints, &ends, version);
     if (err != 0)
         fi_freeinfo(info);
     else

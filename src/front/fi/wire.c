@@ -492,9 +492,9 @@ void afi_wire_leave(struct afi_peer *peer)
 static bool wire_on_leave(struct afi_peer *peer)
 {
     static const struct afi_wire agree = {.kind = AFI_AGREE}, stay = {.kind = AFI_STAY};
-    /* Both ends ask simultaneously: the one with the larger id answers. */
+    /* Both ends ask simultaneously: the one whose name comes last answers. */
     bool both = peer->state == AFI_LEAVING;
-    if (both && memcmp(peer->ep->name.id, peer->ident->name.id, AFI_ID) < 0) return true;
+    if (both && afi_name_before(&peer->ep->name, &peer->ident->name)) return true;
     if (peer->state != AFI_UP && !both) return false;
     bool agreed = wire_is_unused(peer) && peer->left == AFI_WINDOW;
     peer->state = AFI_UP;

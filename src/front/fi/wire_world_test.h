@@ -52,7 +52,7 @@ static inline void world_open(void)
     world_must(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV));
     world_must(fi_mr_reg(world.domain, world.memory, MEMORY, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
                          KEY, 0, &world.mr, NULL));
-    world_must(afi_name_make(&name));
+    world_must(afi_name_make(&name, 0));
     name.transports = AFI_BY_SHM;
     world.ep = AQI_OF(ep, struct afi_ep, fid);
     world.cq = AQI_OF(cq, struct afi_cq, fid);

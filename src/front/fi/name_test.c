@@ -1,0 +1,106 @@
+/* Tests name.c: which names are the same endpoint, and which of two comes first. */
+#include "front/fi/name.h"
+
+#include "base/capture_test.h"
+
+#include <string.h>
+
+enum { PORT = 7471 };
+
+static struct afi_name random_name(void)
+{
+    struct afi_name name;
+    assert_int_equal(afi_name_make(&name, 0), 0);
+    return name;
+}
+
+/* The name of a service of another host, with two addresses. */
+static struct afi_name service(uint8_t host, const char *first, const char *second)
+{
+    struct afi_name name;
+    assert_int_equal(afi_name_make(&name, PORT), 0);
+    memset(name.host, host, AFI_ID);
+    name.count = 2;
+    name.transports = AFI_SERVICE | AFI_BY_UDP;
+    memcpy(name.address[0], first, 4);
+    memcpy(name.address[1], second, 4);
+    return name;
+}
+
+static struct afi_name looked_up(const char *node)
+{
+    struct afi_name name;
+    assert_int_equal(afi_name_resolve(&name, node, "7471", 0, false), 0);
+    return name;
+}
+
+static void random_names(void **state)
+{
+    const struct afi_name a = random_name(), b = random_name();
+    (void)state;
+    assert_true(afi_name_same(&a, &a));
+    assert_false(afi_name_same(&a, &b));
+    assert_int_equal(afi_name_before(&a, &b), !afi_name_before(&b, &a));
+    assert_int_equal(afi_name_service(&a, sizeof(a)), 0);
+}
+
+/* Their ids are equal, and they may share the address of a bridge. */
+static void services_of_two_hosts(void **state)
+{
+    const struct afi_name a = service(1, "\xc0\0\2\1", "\xac\x11\0\1");
+    const struct afi_name b = service(2, "\xc0\0\2\2", "\xac\x11\0\1");
+    (void)state;
+    assert_false(afi_name_same(&a, &b));
+    assert_int_equal(afi_name_before(&a, &b), !afi_name_before(&b, &a));
+    assert_int_equal(afi_name_service(&a, sizeof(a)), PORT);
+    assert_int_equal(afi_name_service(&a, sizeof(a) - 1), 0);
+    assert_int_equal(afi_name_service(NULL, 0), 0);
+}
+
+static void services_looked_up(void **state)
+{
+    const struct afi_name a = service(1, "\xc0\0\2\1", "\xac\x11\0\1");
+    const struct afi_name b = service(2, "\xc0\0\2\2", "\xac\x11\0\1");
+    struct afi_name found = looked_up("192.0.2.1");
+    (void)state;
+    assert_true(afi_name_is_valid(&found));
+    assert_true(afi_name_same(&found, &a) && afi_name_same(&a, &found));
+    assert_false(afi_name_same(&found, &b));
+    assert_false(afi_name_by_shm(&a, &found));
+    const struct afi_name again = found;
+    const struct afi_name elsewhere = looked_up("192.0.2.3");
+    assert_true(afi_name_same(&found, &again));
+    assert_false(afi_name_same(&found, &elsewhere));
+    struct afi_name stranger = random_name();
+    afi_name_learn(&found, &stranger);
+    assert_memory_equal(&found, &again, sizeof(found));
+    afi_name_learn(&found, &a);
+    assert_memory_equal(&found, &a, sizeof(found));
+    afi_name_learn(&found, &b); /* only what was looked up changes */
+    assert_memory_equal(&found, &a, sizeof(found));
+}
+
+static void services_of_ipv6(void **state)
+{
+    const struct afi_name a = looked_up("2001:db8::1"), b = looked_up("2001:db8::2");
+    char uri[64];
+    struct afi_name self = random_name();
+    (void)state;
+    self.transports = AFI_BY_UDP6;
+    assert_true(afi_name_same(&a, &a));
+    assert_false(afi_name_same(&a, &b));
+    assert_true(afi_name_uri(&self, &a, 0, uri, sizeof(uri)));
+    assert_string_equal(uri, "udp://[2001:db8::1]:7471");
+    assert_false(afi_name_uri(&self, &a, 1, uri, sizeof(uri)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_names),
+        cmocka_unit_test(services_of_two_hosts),
+        cmocka_unit_test(services_looked_up),
+        cmocka_unit_test(services_of_ipv6),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
