@@ -78,7 +78,7 @@ deb:
 
 deb-test:
 	@.ci/install-deps.sh deb-test
-	@tests/package/package.sh build/deb || [ $$? -eq 77 ]
+	@tests/package/package.sh build/deb $(DEB_TEST) || [ $$? -eq 77 ]
 
 clean:
 	rm -rf build

@@ -82,9 +82,9 @@ def failover(program, *words, wire, **variables):
              *words], 120, wire)
 
 
-def mistakes():
+def mistakes(*names):
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mistakes.py")
-    return ("mistakes", {}, ["/usr/bin/env", "python3", script, "BUILD"], 200, "")
+    return ("mistakes", {}, ["/usr/bin/env", "python3", script, "BUILD", *names], 200, "")
 
 
 def steps():
@@ -121,7 +121,7 @@ EVERY = [row for world in itertools.product((2, 4), (1, 2), ("fast", "large"), (
 # Run by .ci/run: the most useful rows of each kind. The last row must remain last, because routes
 # disappear with the link.
 ROWS = [
-    mistakes(),
+    mistakes("rights", "limit", "port", "network", "universe"),
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
@@ -178,6 +178,7 @@ ROWS = [
 
 # Run in the soak, before the suites: the same kinds in other worlds.
 OTHERS = [
+    mistakes(),
     contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
     exits(2),
     job("core_posts", 2, "apart", AQ_AM_PACKED_LONG="2047"),
