@@ -32,10 +32,11 @@ enum {
  */
 enum { ACTIVE_SPARSE = 6 };
 /*
- * In one of ACTIVE_LOOK rounds, the rendezvous is polled (in each round if a message is awaited),
- * and one resting connection is checked.
+ * Every ACTIVE_LOOK_NS the rendezvous is polled (in each round if a message is awaited), which
+ * takes a system call, and one resting connection is checked. The clock is read in one of
+ * ACTIVE_CHECK rounds.
  */
-enum { ACTIVE_LOOK = 256 };
+enum { ACTIVE_LOOK_NS = 50000, ACTIVE_CHECK = 64 };
 /*
  * After this many empty rounds, an ended connection counts as delivered even if its transport
  * cannot say so: below it, messages to the peer may be held that the peer will never take.
@@ -316,6 +317,16 @@ void conn_finish_delivered(void)
     }
 }
 
+static bool active_look_is_due(uint32_t round)
+{
+    if (AQI_LIKELY(round % ACTIVE_CHECK != 0)) return false;
+    uint64_t now = aqi_now_ns();
+    if (now - atomic_load_explicit(&conns.looked_ns, memory_order_relaxed) < ACTIVE_LOOK_NS)
+        return false;
+    atomic_store_explicit(&conns.looked_ns, now, memory_order_relaxed);
+    return true;
+}
+
 static unsigned active_look(void)
 {
     uint32_t round = active_round() + 1;
@@ -323,8 +334,9 @@ static unsigned active_look(void)
     if (AQI_UNLIKELY(round % ACTIVE_SHORTLY == 0)) active_rest(round);
     bool busy = atomic_load_explicit(&conns.busy, memory_order_relaxed) != 0;
     bool slept = atomic_load_explicit(&conns.slept, memory_order_relaxed);
-    if (AQI_LIKELY(!busy && !slept && round % ACTIVE_LOOK != 0)) return 0;
-    if (round % ACTIVE_LOOK == 0) active_sweep();
+    bool due = active_look_is_due(round);
+    if (AQI_LIKELY(!busy && !slept && !due)) return 0;
+    if (due) active_sweep();
     if (!aqi_spin_try(&conns.lock)) return 0;
     unsigned n = conn_look();
     aqi_spin_unlock(&conns.lock);

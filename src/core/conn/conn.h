@@ -126,11 +126,12 @@ enum { CONN_BELLS = 8 };
 
 struct conns {
     struct aqi_spin lock;
-    struct conn_slot *slots; /* AQ_CONN_MAX of them */
-    _Atomic uint32_t high;   /* slots below may be in use */
-    _Atomic uint32_t busy;   /* connections that await a message or a timeout */
-    atomic_bool forgotten;   /* some are to be freed by core_conns_sweep */
-    _Atomic uint32_t rounds; /* rounds of progress: the rendezvous is polled in some */
+    struct conn_slot *slots;    /* AQ_CONN_MAX of them */
+    _Atomic uint32_t high;      /* slots below may be in use */
+    _Atomic uint32_t busy;      /* connections that await a message or a timeout */
+    atomic_bool forgotten;      /* some are to be freed by core_conns_sweep */
+    _Atomic uint32_t rounds;    /* rounds of progress: the rendezvous is polled in some */
+    _Atomic uint64_t looked_ns; /* the last time of that */
     struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS]; /* as in aqi_transports */
     aq_listener *listeners;
     struct aqi_node queue; /* of connections and listeners with events */
