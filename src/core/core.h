@@ -31,6 +31,8 @@ struct aqi_core_params {
     aq_thread_mode thread_mode;
     bool turns; /* AQ_THREAD_SERIALIZED: other threads may call while a thread sleeps on aq_wait_fd
                  */
+    bool brisk; /* what the caller does between two polls takes longer than a pause: do not add one
+                 */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;

@@ -82,6 +82,7 @@ static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
                                               .arg = boot},
                                      .thread_mode = AQ_THREAD_SERIALIZED,
                                      .turns = true,
+                                     .brisk = true,
                                      .register_call = "aq_am_register",
                                      .create_call = "aq_ep_create",
                                      .size = 1,
