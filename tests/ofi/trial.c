@@ -65,7 +65,7 @@ static int provider_opens(int count, char *const *texts)
 /* The memory that an endpoint of tcp;ofi_rxm takes. */
 static int endpoint_is_small(void)
 {
-    enum { MOST = 32 << 20 };
+    enum { MOST = 40 << 20 };
     struct aqi_tp *tp;
     size_t before = resident();
     if (before == 0 || open_timed(0, &tp) != AQ_OK) return 77;
