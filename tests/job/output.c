@@ -1,6 +1,7 @@
 /* Output and input of ranks: complete, in whole lines, and never blocking the launcher. */
 #include "harness.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -179,7 +180,10 @@ static void test_input_from_a_terminal(void **state)
     (void)state;
     int terminal;
     pid_t pid = forkpty(&terminal, NULL, NULL, NULL);
-    assert_true(pid >= 0);
+    if (pid < 0) {
+        print_message("skipped: no terminal can be opened: %s\n", strerror(errno));
+        skip();
+    }
     if (pid == 0) {
         execl(JOB_AQRUN, "aqrun", "-n", "2", "sh", "-c",
               "read word && echo \"$AQ_RANK got $word.\" || echo \"$AQ_RANK got nothing.\"", NULL);
