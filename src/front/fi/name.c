@@ -172,6 +172,22 @@ static int name_lookup(const char *node, const char *service, uint64_t flags,
     return -FI_ENODATA;
 }
 
+/* `ours`: these are addresses of this host. */
+static int name_from(struct afi_name *name, const struct addrinfo *list, bool ours)
+{
+    union aqi_sockaddr first = {.any.sa_family = AF_UNSPEC};
+    memcpy(&first, list->ai_addr, aqi_min(sizeof(first), list->ai_addrlen));
+    name_begin_service(name, ntohs(*aqi_sockaddr_port(&first)));
+    if (ours)
+        name_find_addresses(name);
+    else
+        name_add_resolved(name, list);
+    if (name->port == 0 || name->transports == 0) return -FI_ENODATA;
+    if (ours && name_get_host(name->host)) name->transports |= AFI_BY_SHM;
+    name->transports |= AFI_SERVICE | AFI_RESOLVED;
+    return 0;
+}
+
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
                      bool here)
 {
@@ -179,25 +195,39 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
     const char *host = node != NULL ? node : "localhost";
     int err = service != NULL ? name_lookup(host, service, flags, &list) : -FI_ENODATA;
     if (err != 0) return err;
-    union aqi_sockaddr first = {.any.sa_family = AF_UNSPEC};
-    memcpy(&first, list->ai_addr, aqi_min(sizeof(first), list->ai_addrlen));
-    uint16_t port = ntohs(*aqi_sockaddr_port(&first));
     bool ours = node == NULL || name_is_here(list);
-    name_begin_service(name, port);
-    if (ours)
-        name_find_addresses(name);
-    else
-        name_add_resolved(name, list);
+    err = here && !ours ? -FI_ENODATA : name_from(name, list, ours);
     freeaddrinfo(list);
-    if (port == 0 || (here && !ours) || name->transports == 0) return -FI_ENODATA;
-    if (ours && name_get_host(name->host)) name->transports |= AFI_BY_SHM;
-    name->transports |= AFI_SERVICE | AFI_RESOLVED;
-    return 0;
+    return err;
+}
+
+bool afi_name_is_socket(const void *addr, size_t len)
+{
+    const struct sockaddr *at = addr;
+    return at != NULL && ((len == sizeof(struct sockaddr_in) && at->sa_family == AF_INET) ||
+                          (len == sizeof(struct sockaddr_in6) && at->sa_family == AF_INET6));
+}
+
+int afi_name_from_socket(struct afi_name *name, const void *addr, size_t len, bool here)
+{
+    union aqi_sockaddr at;
+    memcpy(&at, addr, len);
+    const struct addrinfo list = {
+        .ai_family = at.any.sa_family, .ai_addr = &at.any, .ai_addrlen = (socklen_t)len};
+    bool any = at.any.sa_family == AF_INET ? at.v4.sin_addr.s_addr == htonl(INADDR_ANY)
+                                           : IN6_IS_ADDR_UNSPECIFIED(&at.v6.sin6_addr);
+    bool ours = (here && any) || name_is_here(&list);
+    return here && !ours ? -FI_ENODATA : name_from(name, &list, ours);
 }
 
 uint16_t afi_name_service(const void *addr, size_t len)
 {
     const struct afi_name *name = addr;
+    if (afi_name_is_socket(addr, len)) {
+        union aqi_sockaddr at;
+        memcpy(&at, addr, len);
+        return ntohs(*aqi_sockaddr_port(&at));
+    }
     if (name == NULL || len != sizeof(*name) || !afi_name_is_valid(name)) return 0;
     return (name->transports & AFI_SERVICE) != 0 ? name->port : 0;
 }

@@ -40,8 +40,12 @@ int afi_name_make(struct afi_name *name, uint16_t service);
  */
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
                      bool here);
+/* Whether it is a struct sockaddr_in or sockaddr_in6. */
+bool afi_name_is_socket(const void *addr, size_t len);
+/* Likewise, from such an address. */
+int afi_name_from_socket(struct afi_name *name, const void *addr, size_t len, bool here);
 bool afi_name_is_valid(const struct afi_name *name);
-/* The number of the service that this address names; 0: it is NULL or no name of a service. */
+/* The number of the service in a name or in the address of a socket; 0: none, or NULL. */
 uint16_t afi_name_service(const void *addr, size_t len);
 /* Whether both are names of one endpoint, as far as this can be known before a connection. */
 bool afi_name_same(const struct afi_name *a, const struct afi_name *b);

@@ -109,13 +109,18 @@ static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
     return fabric == NULL || fabric->name == NULL || strcmp(fabric->name, provider_name) == 0;
 }
 
-/* Programs can choose the name of a service for an endpoint, but no other. */
+/*
+ * Addresses of sockets stand for services, as programs give them to any provider. Programs can
+ * choose the name of a service for an endpoint, but no other.
+ */
 static bool provider_address_fits(const struct fi_info *info)
 {
-    bool to = info->dest_addr == NULL ||
-              (info->dest_addrlen == sizeof(struct afi_name) && afi_name_is_valid(info->dest_addr));
-    return to &&
-           (info->src_addr == NULL || afi_name_service(info->src_addr, info->src_addrlen) != 0);
+    const void *from = info->src_addr, *to = info->dest_addr;
+    size_t from_len = info->src_addrlen, to_len = info->dest_addrlen;
+    bool named = to_len == sizeof(struct afi_name) && to != NULL && afi_name_is_valid(to);
+    if (to != NULL && !named && !afi_name_is_socket(to, to_len)) return false;
+    return from == NULL || afi_name_is_socket(from, from_len) ||
+           afi_name_service(from, from_len) != 0;
 }
 
 /* Returns 0, or -FI_ENODATA if a hint requests something that is not offered. */
@@ -217,28 +222,35 @@ struct provider_ends {
     bool has_from, has_to;
 };
 
+/* The address of a socket without a port is one of the host, for any endpoint of it. */
+static int provider_read_hint(const void *addr, size_t len, bool here, struct afi_name *name,
+                              bool *has)
+{
+    if (*has || addr == NULL) return 0;
+    *has = !here || afi_name_service(addr, len) != 0 || !afi_name_is_socket(addr, len);
+    if (afi_name_is_socket(addr, len))
+        return *has ? afi_name_from_socket(name, addr, len, here) : 0;
+    memcpy(name, addr, sizeof(*name));
+    return 0;
+}
+
 /* A service alone is that of an endpoint to be opened here. A node alone has no endpoint. */
 static int provider_find_ends(const char *node, const char *service, uint64_t flags,
                               const struct fi_info *hints, struct provider_ends *ends)
 {
+    bool source = (flags & FI_SOURCE) != 0;
     int err = 0;
-    *ends = (struct provider_ends){0};
-    if ((flags & FI_SOURCE) != 0) {
-        ends->has_from = service != NULL;
-        if (ends->has_from) err = afi_name_resolve(&ends->from, node, service, flags, true);
-    } else {
-        ends->has_to = node != NULL;
-        if (ends->has_to) err = afi_name_resolve(&ends->to, node, service, flags, false);
-    }
+    *ends = (struct provider_ends){.has_from = source && service != NULL,
+                                   .has_to = !source && node != NULL};
+    if (ends->has_from) err = afi_name_resolve(&ends->from, node, service, flags, true);
+    if (ends->has_to) err = afi_name_resolve(&ends->to, node, service, flags, false);
     if (hints == NULL) return err;
-    if (!ends->has_from && hints->src_addr != NULL) {
-        ends->from = *(const struct afi_name *)hints->src_addr;
-        ends->has_from = true;
-    }
-    if (!ends->has_to && hints->dest_addr != NULL) {
-        ends->to = *(const struct afi_name *)hints->dest_addr;
-        ends->has_to = true;
-    }
+    if (err == 0)
+        err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from,
+                                 &ends->has_from);
+    if (err == 0)
+        err = provider_read_hint(hints->dest_addr, hints->dest_addrlen, false, &ends->to,
+                                 &ends->has_to);
     return err;
 }
 
