@@ -120,7 +120,7 @@ static void close_unused(void)
  */
 static void unused_connections(void)
 {
-    enum { SOME = 12, ROUNDS = 3000, LONG = 20000 };
+    enum { SOME = 12, ROUNDS = 3000, LONG = 70000 };
     static struct fid_ep *eps[SOME];
     static fi_addr_t addrs[SOME];
     static uint32_t sent[2][SOME], expected[2][SOME];

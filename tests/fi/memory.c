@@ -21,7 +21,7 @@ static void open_memory(struct pair *pair, uint64_t access)
 
 static void writes_and_reads(struct pair *pair)
 {
-    static const size_t lens[] = {0, 1, 8, 4096, 8000, 8200, 300000, ROOM};
+    static const size_t lens[] = {0, 1, 8, 4096, 8000, 65000, 66000, 300000, ROOM};
     uint64_t reads = fi_cntr_read(pair->a.reads), writes = fi_cntr_read(pair->a.writes);
     uint64_t served = fi_cntr_read(pair->b.served);
     for (unsigned i = 0; i < COUNT_OF(lens); i++) {

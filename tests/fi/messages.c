@@ -8,7 +8,8 @@
 
 static void sizes(struct pair *pair)
 {
-    static const size_t lens[] = {0, 1, 8, 63, 4096, 8000, 8192, 8300, 70000, 5000001};
+    static const size_t lens[] = {0,    1,    8,     63,    4096,  8000,
+                                  8192, 8300, 65000, 65536, 70000, 10000001};
     for (size_t i = 0; i < COUNT_OF(lens); i++) {
         size_t len = lens[i];
         char *from = malloc(len + 1), *to = calloc(1, len + 1);
@@ -127,8 +128,8 @@ static void data_and_pieces(struct pair *pair)
 
 static void truncation(struct pair *pair)
 {
-    static const size_t lens[] = {100, 50000};
-    char *from = malloc(50000), *to = malloc(50000);
+    static const size_t lens[] = {100, 100000};
+    char *from = malloc(100000), *to = malloc(100000);
     for (size_t i = 0; i < 2; i++) {
         pattern_fill(from, lens[i], 9);
         memset(to, 0, lens[i]);
@@ -168,11 +169,11 @@ static size_t peek_until(struct pair *pair, struct fi_msg_tagged *msg, uint64_t 
 
 static void peek(struct pair *pair)
 {
-    static const size_t lens[] = {10, 30000};
-    char *from = malloc(30000), *to = malloc(30000);
+    static const size_t lens[] = {10, 90000};
+    char *from = malloc(90000), *to = malloc(90000);
     struct fi_context context;
     for (size_t i = 0; i < 2; i++) {
-        struct iovec iov = {.iov_base = to, .iov_len = 30000};
+        struct iovec iov = {.iov_base = to, .iov_len = 90000};
         struct fi_msg_tagged msg = {.addr = FI_ADDR_UNSPEC, .tag = 3, .context = &context};
         PAIR_CALL(pair, fi_trecvmsg(pair->b.in, &msg, FI_PEEK));
         CHECK_EQUAL(pair_error(pair, pair->b.rx).err, FI_ENOMSG);
@@ -182,7 +183,7 @@ static void peek(struct pair *pair)
         CHECK_EQUAL(peek_until(pair, &msg, 0), lens[i]); /* it stays queued */
         PAIR_CALL(pair, fi_trecvmsg(pair->b.in, &msg, FI_PEEK | FI_CLAIM));
         CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).len, lens[i]);
-        PAIR_CALL(pair, fi_trecv(pair->b.in, to, 30000, NULL, FI_ADDR_UNSPEC, 3, 0, NULL));
+        PAIR_CALL(pair, fi_trecv(pair->b.in, to, 90000, NULL, FI_ADDR_UNSPEC, 3, 0, NULL));
         CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).len, lens[i]); /* the second */
         msg.msg_iov = &iov;
         msg.iov_count = 1;
@@ -220,8 +221,8 @@ static void cancel(struct pair *pair)
 /* Untagged messages share a buffer, including one that has to be fetched. */
 static void multi_receive(struct pair *pair)
 {
-    enum { ROOM = 30000 };
-    char *room = malloc(ROOM), from[200], *large = malloc(20000);
+    enum { ROOM = 90000, LARGE = 80000 };
+    char *room = malloc(ROOM), from[200], *large = malloc(LARGE);
     size_t least = 1000, used = 0, len = sizeof(least);
     struct iovec iov = {.iov_base = room, .iov_len = ROOM};
     struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = room};
@@ -232,10 +233,10 @@ static void multi_receive(struct pair *pair)
                 0);
     CHECK_EQUAL(least, 1000);
     PAIR_CALL(pair, fi_recvmsg(pair->b.in, &msg, FI_MULTI_RECV | FI_COMPLETION));
-    pattern_fill(large, 20000, 77);
+    pattern_fill(large, LARGE, 77);
     for (unsigned i = 0; used + least <= ROOM; i++) {
         bool is_large = i == 3;
-        size_t n = is_large ? 20000 : 100 + i;
+        size_t n = is_large ? LARGE : 100 + i;
         pattern_fill(from, sizeof(from), i);
         PAIR_CALL(pair, fi_send(pair->a.ep, is_large ? large : from, n, NULL, pair->a.other, NULL));
         struct fi_cq_tagged_entry entry = pair_next(pair, pair->b.rx, NULL);
@@ -279,8 +280,8 @@ static void levels(struct pair *pair)
 /* An endpoint can send to itself, in order with everything else that it sends. */
 static void to_itself(struct pair *pair)
 {
-    char *from = malloc(50000), *to = calloc(1, 50000);
-    static const size_t lens[] = {5, 50000};
+    char *from = malloc(100000), *to = calloc(1, 100000);
+    static const size_t lens[] = {5, 100000};
     for (size_t i = 0; i < 2; i++) {
         pattern_fill(from, lens[i], 1);
         PAIR_CALL(pair, fi_tsend(pair->b.ep, from, lens[i], NULL, pair->b.self, 4, NULL));

@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { LEN = 4 << 20, SHORTER = 16 << 10, MESSAGES = 20, MOST_S = 15 };
+enum { LEN = 4 << 20, SHORTER = 80 << 10, MESSAGES = 20, MOST_S = 15 };
 
 static unsigned char sent[LEN], got[2][LEN];
 

@@ -9,7 +9,6 @@
 
 enum {
     WIRE_HANDLER = AQ_HANDLER_BASE,
-    WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
     WIRE_OWED = AFI_WINDOW / 8, /* send this much credit with a full head */
     WIRE_SLOT_BITS = 20,        /* of a handle; the bits above count the uses of the slot */
@@ -254,17 +253,11 @@ static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, stru
     return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
 }
 
-/* Maximum bytes of an inline message; through shared memory, longer ones are faster to fetch. */
-static inline size_t wire_eager(const struct afi_peer *peer)
-{
-    return peer->by_shm ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
-}
-
 /* Whether a message of `len` bytes can be sent inline: there is credit for it, even if it is
  * unexpected at the peer. */
 static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
 {
-    return len + sizeof(struct afi_wire) <= wire_eager(peer) &&
+    return len + sizeof(struct afi_wire) <= peer->eager &&
            len + AFI_COST + AFI_WINDOW / 4 <= peer->left;
 }
 
@@ -355,7 +348,7 @@ static aq_status wire_send_access(struct afi_op *op)
         return wire_transmit(op->peer, &head, iov, 2, afi_iov_len(iov, 2));
     }
     head.kind = AFI_PUT;
-    if (sizeof(head) + iov[0].iov_len + op->len > wire_eager(op->peer))
+    if (sizeof(head) + iov[0].iov_len + op->len > op->peer->eager)
         return wire_send_remote(op, &head, iov, 1);
     memcpy(&iov[1], op->iov, op->count * sizeof(struct iovec));
     return wire_transmit(op->peer, &head, iov, 1 + op->count, iov[0].iov_len + op->len);
