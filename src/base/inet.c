@@ -49,6 +49,24 @@ bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at)
     return true;
 }
 
+bool aqi_sockaddr_same_ip(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a == NULL || a->sa_family != b->sa_family) return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+                  sizeof(struct in6_addr)) == 0;
+}
+
+bool aqi_sockaddr_is_any(const union aqi_sockaddr *address)
+{
+    return address->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr)
+                                              : address->v4.sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
 const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT])
 {
     char ip[INET6_ADDRSTRLEN] = "?", scope[IF_NAMESIZE + 1] = "";

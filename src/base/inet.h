@@ -28,7 +28,11 @@ static inline in_port_t *aqi_sockaddr_port(union aqi_sockaddr *at)
  * false if it is malformed.
  */
 bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at);
-/* The reverse; an IPv4-mapped IPv6 address becomes an IPv4 one. */
+/* Whether it is 0.0.0.0 or [::]. */
+bool aqi_sockaddr_is_any(const union aqi_sockaddr *at);
+/* Whether both are the same IP address; ports are ignored. False if `a` is NULL. */
+bool aqi_sockaddr_same_ip(const struct sockaddr *a, const struct sockaddr *b);
+/* The reverse of aqi_sockaddr_read; an IPv4-mapped IPv6 address becomes an IPv4 one. */
 #define AQI_SOCKADDR_TEXT 80u
 const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT]);
 

@@ -15,17 +15,6 @@
 /* Larger packets gain nothing (docs/measurements.md) and fewer fit into the socket's buffer. */
 enum { BEST_PACKET = 8944 };
 
-bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b)
-{
-    if (a == NULL || a->sa_family != b->any.sa_family) return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-               b->v4.sin_addr.s_addr;
-    return a->sa_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, &b->v6.sin6_addr,
-                  sizeof(b->v6.sin6_addr)) == 0;
-}
-
 /* List the interfaces, for messages: "lo 127.0.0.1, eth1 (down)". */
 static void interface_list(const struct ifaddrs *all, char *text, size_t len)
 {
@@ -64,7 +53,7 @@ static void interface_take(const struct ifaddrs *from, struct ports_interface *f
 static const struct ifaddrs *interface_with(const struct ifaddrs *all,
                                             const union aqi_sockaddr *address)
 {
-    while (all != NULL && !ports_interface_same_ip(all->ifa_addr, address))
+    while (all != NULL && !aqi_sockaddr_same_ip(all->ifa_addr, &address->any))
         all = all->ifa_next;
     return all;
 }
@@ -142,7 +131,7 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source,
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
             if (i->ai_family == families[f]) {
                 error = interface_source(i->ai_addr, i->ai_addrlen, source);
-                *here = error == 0 && ports_interface_same_ip(i->ai_addr, source);
+                *here = error == 0 && aqi_sockaddr_same_ip(i->ai_addr, &source->any);
             }
     freeaddrinfo(all);
     if (error != 0 && strcasecmp(host, "localhost") == 0)
@@ -264,7 +253,7 @@ unsigned ports_interface_others(const struct ports_interface *first, union aqi_s
             if (aqi_interface_rank(i->ifa_name, i->ifa_flags) != rank ||
                 aqi_sockaddr_rank(i->ifa_addr) == 0 ||
                 i->ifa_addr->sa_family != first->address.any.sa_family ||
-                ports_interface_same_ip(i->ifa_addr, &first->address))
+                aqi_sockaddr_same_ip(i->ifa_addr, &first->address.any))
                 continue;
             memset(&others[count], 0, sizeof(others[count]));
             memcpy(&others[count], i->ifa_addr, aqi_sockaddr_len(&first->address));
@@ -291,20 +280,14 @@ void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMES
     freeifaddrs(all);
 }
 
-bool ports_interface_is_all(const union aqi_sockaddr *address)
-{
-    return address->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr)
-                                              : address->v4.sin_addr.s_addr == htonl(INADDR_ANY);
-}
-
 static bool interface_is_of(const struct ifaddrs *one, const union aqi_sockaddr *address)
 {
     int family = one->ifa_addr != NULL ? one->ifa_addr->sa_family : AF_UNSPEC;
     const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)one->ifa_addr;
-    if (ports_interface_is_all(address))
+    if (aqi_sockaddr_is_any(address))
         return (one->ifa_flags & IFF_LOOPBACK) == 0 &&
                (family == AF_INET || (family == AF_INET6 && address->any.sa_family == AF_INET6));
-    return ports_interface_same_ip(one->ifa_addr, address) &&
+    return aqi_sockaddr_same_ip(one->ifa_addr, &address->any) &&
            (family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ||
             six->sin6_scope_id == address->v6.sin6_scope_id);
 }

@@ -60,10 +60,6 @@ enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
                                                  const union aqi_sockaddr *address,
                                                  char name[IF_NAMESIZE]);
 
-/* Whether an address is 0.0.0.0 or [::]; whether two are the same, regardless of ports. */
-bool ports_interface_is_all(const union aqi_sockaddr *address);
-bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b);
-
 /* While loopback is down, no packets pass between processes of this host. */
 bool ports_interface_loopback_is_down(void);
 

@@ -117,18 +117,6 @@ int afi_name_make(struct afi_name *name, uint16_t service)
 
 /* --- services -------------------------------------------------------------------------------- */
 
-static bool name_is_address(const struct sockaddr *a, const struct sockaddr *b)
-{
-    if (a == NULL || a->sa_family != b->sa_family) return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
-    return a->sa_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
-                  sizeof(struct in6_addr)) == 0;
-}
-
 static bool name_is_here(const struct addrinfo *list)
 {
     struct ifaddrs *all;
@@ -136,7 +124,7 @@ static bool name_is_here(const struct addrinfo *list)
     if (getifaddrs(&all) != 0) return false;
     for (; list != NULL && !here; list = list->ai_next)
         for (const struct ifaddrs *at = all; at != NULL && !here; at = at->ifa_next)
-            here = name_is_address(at->ifa_addr, list->ai_addr);
+            here = aqi_sockaddr_same_ip(at->ifa_addr, list->ai_addr);
     freeifaddrs(all);
     return here;
 }
@@ -214,9 +202,7 @@ int afi_name_from_socket(struct afi_name *name, const void *addr, size_t len, bo
     memcpy(&at, addr, len);
     const struct addrinfo list = {
         .ai_family = at.any.sa_family, .ai_addr = &at.any, .ai_addrlen = (socklen_t)len};
-    bool any = at.any.sa_family == AF_INET ? at.v4.sin_addr.s_addr == htonl(INADDR_ANY)
-                                           : IN6_IS_ADDR_UNSPECIFIED(&at.v6.sin6_addr);
-    bool ours = (here && any) || name_is_here(&list);
+    bool ours = (here && aqi_sockaddr_is_any(&at)) || name_is_here(&list);
     return here && !ours ? -FI_ENODATA : name_from(name, &list, ours);
 }
 

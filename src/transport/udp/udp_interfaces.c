@@ -96,8 +96,8 @@ static bool udp_interfaces_concerns(void *arg, const struct ports_change *change
     for (const struct aqi_listener *l = rendezvous->listeners; l != NULL; l = l->next) {
         const struct udp_interface *interface = &l->interface;
         if (!interface->watched) continue;
-        if (change->index == interface->index || ports_interface_is_all(&interface->at) ||
-            ports_interface_same_ip(&change->at.any, &interface->at))
+        if (change->index == interface->index || aqi_sockaddr_is_any(&interface->at) ||
+            aqi_sockaddr_same_ip(&change->at.any, &interface->at.any))
             return true;
     }
     return false;

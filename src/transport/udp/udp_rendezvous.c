@@ -455,7 +455,7 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     const char *wanted = udp_config.interface[0] != 0 ? udp_config.interface : NULL;
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot query the address of a listener");
-    if (ports_interface_is_all(&at)) {
+    if (aqi_sockaddr_is_any(&at)) {
         in_port_t number = *aqi_sockaddr_port(&at);
         aq_status st = ports_interface_find(wanted, NULL, &interface);
         if (st != AQ_OK) return st;
