@@ -25,6 +25,7 @@ static int name_random(void *at, size_t len)
 }
 
 /*
+ * Returns false if no other process is reached through shared memory, or if it is unknown which.
  * Processes on the same boot of a kernel and in the same network namespace reach each other
  * through shared memory, as its rendezvous is a socket in that namespace.
  */
@@ -103,12 +104,13 @@ static void name_begin_service(struct afi_name *name, uint16_t port)
 int afi_name_make(struct afi_name *name, uint16_t service)
 {
     int err = 0;
-    if (service != 0)
+    if (service != 0) {
         name_begin_service(name, service);
-    else
+    } else {
         name_begin(name);
-    if (service == 0) err = name_random(name->id, sizeof(name->id));
-    if (service == 0 && err == 0) err = name_random(name->secret, sizeof(name->secret));
+        err = name_random(name->id, sizeof(name->id));
+        if (err == 0) err = name_random(name->secret, sizeof(name->secret));
+    }
     if (err == 0 && !name_get_host(name->host)) err = name_random(name->host, sizeof(name->host));
     if (err == 0) name_find_addresses(name);
     if (service != 0) name->transports |= AFI_SERVICE;

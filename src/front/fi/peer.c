@@ -135,12 +135,6 @@ static aq_status peer_listen_shm(struct afi_ep *ep)
     return st;
 }
 
-/* Another endpoint has the service, perhaps in another process. */
-static int peer_not_listening(aq_status st)
-{
-    return st == AQ_ESTATE ? -FI_EADDRINUSE : afi_error(st);
-}
-
 int afi_peer_listen(struct afi_ep *ep)
 {
     int err = afi_name_make(&ep->name, ep->service);
@@ -149,9 +143,10 @@ int afi_peer_listen(struct afi_ep *ep)
     if (err != 0) return err;
     ep->name.transports = service;
     if (lib_alone_may_use("shm")) st = peer_listen_shm(ep);
-    if (service != 0 && st != AQ_OK) return peer_not_listening(st);
-    if (lib_alone_may_use("udp") && by != 0) st = peer_listen_udp(ep, by);
-    if (service != 0 && st != AQ_OK) return peer_not_listening(st);
+    bool failed = service != 0 && st != AQ_OK;
+    if (!failed && lib_alone_may_use("udp") && by != 0) st = peer_listen_udp(ep, by);
+    if (service != 0 && st == AQ_ESTATE) return -FI_EADDRINUSE; /* another endpoint has it */
+    if (service != 0 && st != AQ_OK) return afi_error(st);
     if (ep->name.transports != service) return 0;
     if (st == AQ_OK)
         st = aqi_fail(AQ_ENOTSUP, "fi",

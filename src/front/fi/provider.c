@@ -208,7 +208,7 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
 
 static int provider_fill_address(const struct afi_name *name, void **addr, size_t *len)
 {
-    if (name == NULL) return 0;
+    if (!afi_name_is_valid(name)) return 0;
     *addr = malloc(sizeof(*name));
     if (*addr == NULL) return -FI_ENOMEM;
     memcpy(*addr, name, sizeof(*name));
@@ -216,22 +216,21 @@ static int provider_fill_address(const struct afi_name *name, void **addr, size_
     return 0;
 }
 
-/* The names of endpoints, from hosts and services, or else from the hints. */
+/* The names of endpoints, from hosts and services, or else from the hints; all 0: none. */
 struct provider_ends {
     struct afi_name from, to;
-    bool has_from, has_to;
 };
 
-/* The address of a socket without a port is one of the host, for any endpoint of it. */
-static int provider_read_hint(const void *addr, size_t len, bool here, struct afi_name *name,
-                              bool *has)
+/* The address of a socket of this host without a port stands for any endpoint. */
+static int provider_read_hint(const void *addr, size_t len, bool here, struct afi_name *name)
 {
-    if (*has || addr == NULL) return 0;
-    *has = !here || afi_name_service(addr, len) != 0 || !afi_name_is_socket(addr, len);
-    if (afi_name_is_socket(addr, len))
-        return *has ? afi_name_from_socket(name, addr, len, here) : 0;
-    memcpy(name, addr, sizeof(*name));
-    return 0;
+    if (addr == NULL || afi_name_is_valid(name)) return 0;
+    if (!afi_name_is_socket(addr, len)) {
+        memcpy(name, addr, sizeof(*name));
+        return 0;
+    }
+    if (here && afi_name_service(addr, len) == 0) return 0;
+    return afi_name_from_socket(name, addr, len, here);
 }
 
 /* A service alone is that of an endpoint to be opened here. A node alone has no endpoint. */
@@ -240,27 +239,20 @@ static int provider_find_ends(const char *node, const char *service, uint64_t fl
 {
     bool source = (flags & FI_SOURCE) != 0;
     int err = 0;
-    *ends = (struct provider_ends){.has_from = source && service != NULL,
-                                   .has_to = !source && node != NULL};
-    if (ends->has_from) err = afi_name_resolve(&ends->from, node, service, flags, true);
-    if (ends->has_to) err = afi_name_resolve(&ends->to, node, service, flags, false);
-    if (hints == NULL) return err;
-    if (err == 0)
-        err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from,
-                                 &ends->has_from);
-    if (err == 0)
-        err = provider_read_hint(hints->dest_addr, hints->dest_addrlen, false, &ends->to,
-                                 &ends->has_to);
-    return err;
+    *ends = (struct provider_ends){0};
+    if (source && service != NULL) err = afi_name_resolve(&ends->from, node, service, flags, true);
+    if (!source && node != NULL) err = afi_name_resolve(&ends->to, node, service, flags, false);
+    if (err != 0 || hints == NULL) return err;
+    err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from);
+    if (err != 0) return err;
+    return provider_read_hint(hints->dest_addr, hints->dest_addrlen, false, &ends->to);
 }
 
 static int provider_fill_addresses(struct fi_info *info, const struct provider_ends *ends)
 {
-    int err = provider_fill_address(ends->has_from ? &ends->from : NULL, &info->src_addr,
-                                    &info->src_addrlen);
+    int err = provider_fill_address(&ends->from, &info->src_addr, &info->src_addrlen);
     if (err != 0) return err;
-    return provider_fill_address(ends->has_to ? &ends->to : NULL, &info->dest_addr,
-                                 &info->dest_addrlen);
+    return provider_fill_address(&ends->to, &info->dest_addr, &info->dest_addrlen);
 }
 
 static int provider_fill(struct fi_info *info, const struct fi_info *hints,
