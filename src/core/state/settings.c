@@ -27,7 +27,7 @@ static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}}
 /* 0 under the alias requests the minimum, to which 1 is raised; otherwise it means "no limit". */
 static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
-/* Names that GASNet's first documents (2003) use for the settings later called credits. */
+/* Other names in GASNet's documents for the settings called credits elsewhere. */
 static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", "GASNET_NETWORKDEPTH", NULL};
 static const char *const total_aliases[] = {"GASNET_AM_OUST_LIMIT", NULL};
 
