@@ -16,6 +16,7 @@
 #include "base/settings.h"
 #include "transport/ofi/ofi.h"
 
+#include <rdma/fabric.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static int provider_opens(int count, char *const *texts)
 /* The memory that an endpoint of tcp;ofi_rxm takes. */
 static int endpoint_is_small(void)
 {
-    enum { MOST = 40 << 20 };
+    enum { MOST = FI_MAJOR_VERSION >= 2 ? 40 << 20 : 32 << 20 };
     struct aqi_tp *tp;
     size_t before = resident();
     if (before == 0 || open_timed(0, &tp) != AQ_OK) return 77;
