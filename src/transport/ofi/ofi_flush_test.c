@@ -10,8 +10,8 @@
 /* The state of a connected peer; there is no room, so nothing reaches a provider. */
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    *ofi =
-        (struct ofi_tp){.rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE};
+    *ofi = (struct ofi_tp){
+        .rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE, .fd = -1};
     peer_begin(peer, 0, 3);
 }
 

@@ -4,7 +4,12 @@
 #include "base/fail.h"
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdio.h>
+
+/* After OFI_AWAY ns without a round, the next one continues for up to a quarter of that time, and
+ * no longer than OFI_CATCH_UP ns, until nothing is left: see ofi_progress_catch_up. */
+enum { OFI_AWAY = 100000, OFI_AWAY_SHARE = 4, OFI_CATCH_UP = 2000000 };
 
 static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry,
                                  enum aqi_progress_mode mode)
@@ -166,13 +171,42 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
     return n;
 }
 
+/* Whether the provider has completions or arrivals to process. */
+static bool ofi_progress_has_more(struct ofi_tp *ofi)
+{
+    struct fid *fids[] = {&ofi->cq->fid};
+    struct pollfd arrivals = {.fd = ofi->fd, .events = POLLIN};
+    return ofi->found_first != ofi->found_count || fi_trywait(ofi->fabric, fids, 1) != FI_SUCCESS ||
+           poll(&arrivals, 1, 0) > 0;
+}
+
+/*
+ * A process that computes between its polls finds much that has arrived, and its peers wait for it.
+ * One reading of the queue makes some providers (tcp) take only one transfer of each peer, and a
+ * put into our memory yields no completion that would show there was one.
+ */
+static AQI_NOINLINE unsigned ofi_progress_catch_up(struct ofi_tp *ofi, uint64_t away)
+{
+    struct aqi_tp *tp = &ofi->rdma.tp;
+    uint64_t until = ofi->rdma.now + aqi_min(away / OFI_AWAY_SHARE, OFI_CATCH_UP);
+    unsigned n = 0;
+    while (ofi_progress_has_more(ofi) && tp->hooks.now(tp->hooks.host) < until) {
+        /* Handlers have returned credits for OFI_RECEIVE_MORE messages at most. */
+        if (ofi->posted < ofi->receives) ofi_receive_post(ofi);
+        n += ofi_progress_queue(ofi, AQI_PROGRESS_ALL);
+    }
+    return n;
+}
+
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    aqi_rdma_begin_round(&ofi->rdma, now);
+    uint64_t away = aqi_rdma_begin_round(&ofi->rdma, now);
     bool held = AQI_UNLIKELY(ofi->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
     unsigned n = held ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
     n += ofi_progress_queue(ofi, mode);
+    if (AQI_UNLIKELY(away >= OFI_AWAY) && mode == AQI_PROGRESS_ALL && ofi->fd >= 0)
+        n += ofi_progress_catch_up(ofi, away);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_receive_post(ofi);
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);

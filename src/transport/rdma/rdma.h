@@ -198,11 +198,13 @@ void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
 /* Without the lock: report lost peers, and hand over parts rejected by the network. */
 AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
 /* The start of a round of progress: takes the lock. While the thread waited for the lock, others
- * may have begun later rounds: time must not go back. */
-static inline void aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
+ * may have begun later rounds: time must not go back. Returns the ns since the previous round. */
+static inline uint64_t aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
 {
     aqi_rdma_lock(rdma);
-    rdma->now = aqi_max(rdma->now, now);
+    uint64_t before = rdma->now;
+    rdma->now = aqi_max(before, now);
+    return rdma->now - before;
 }
 
 /* The end of a round of progress. Releases the lock. */
