@@ -58,6 +58,27 @@ static uint64_t context_spare(const char *name, uint32_t crowd, uint64_t less)
     return aqi_setting_spare(&aqi_core_settings, name, core.params.size > crowd, less);
 }
 
+/* A receiver has buffers for all that may arrive from each peer before it handles any of it: less
+ * in larger jobs. */
+static struct aqi_credit_limits context_credits(void)
+{
+    static const struct {
+        uint32_t crowd, depth;
+        uint64_t bytes;
+    } less[] = {{128, 32, 12 << 10}, {8, 32, 128 << 10}, {4, 64, 256 << 10}};
+    struct aqi_credit_limits limits = {.depth = (uint32_t)aqi_core_config.am_credits,
+                                       .total = (uint32_t)aqi_core_config.am_credits_total,
+                                       .slack = (uint32_t)aqi_core_config.am_slack,
+                                       .bytes = aqi_core_config.am_bytes};
+    for (size_t i = 0; i < AQI_COUNT_OF(less); i++) {
+        if (core.params.size <= less[i].crowd) continue;
+        limits.depth = (uint32_t)context_spare("AQ_AM_CREDITS", less[i].crowd, less[i].depth);
+        limits.bytes = context_spare("AQ_AM_BYTES", less[i].crowd, less[i].bytes);
+        break;
+    }
+    return limits;
+}
+
 static void context_tp_params(void)
 {
     const struct aqi_core_params *p = &core.params;
@@ -81,11 +102,7 @@ static void context_tp_params(void)
         .max_medium = context_spare("AQ_AM_MAX_MEDIUM", 16, 8192),
         .reach_within_ns = p->start_timeout_ns,
         .long_apart = aqi_core_config.packed_long + 1,
-        .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
-                    .total = (uint32_t)aqi_core_config.am_credits_total,
-                    .slack = (uint32_t)aqi_core_config.am_slack,
-                    /* This much may arrive from each peer before any of it is handled. */
-                    .bytes = context_spare("AQ_AM_BYTES", 128, 12 << 10)},
+        .credits = context_credits(),
     };
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }

@@ -55,11 +55,12 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AM_CREDITS_PP",
      .more_aliases = depth_aliases,
      .same = true,
-     .def = "32",
+     .def = "128",
      .doc = "The maximum number of requests in flight to one peer, on a transport that posts "
-            "receive buffers. It must be the same in every process.",
-     .advice = "Raise it if requests to a busy peer wait (credit_none in AQ_STATS); each peer then "
-               "takes as many receive buffers.",
+            "receive buffers. The default is 64 in jobs of more than 4 processes, and 32 in those "
+            "of more than 8. It must be the same in every process.",
+     .advice = "Raise it if requests to a busy peer, or to one that computes between its polls, "
+               "wait (credit_none in AQ_STATS); each peer then takes as many receive buffers.",
      .min = 1,
      .max = 4095,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits)},
@@ -78,10 +79,11 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias_words = bytes_words,
      .alias = "GASNET_NETWORKDEPTH_SPACE",
-     .def = "128K",
+     .def = "512K",
      .doc = "The maximum number of bytes of requests in flight to one peer, where AQ_AM_CREDITS "
-            "applies; at least two of the largest Mediums; 0: no limit. The default is 12K in jobs "
-            "of more than 128 processes. It must be the same in every process.",
+            "applies; at least two of the largest Mediums; 0: no limit. The default is 256K in "
+            "jobs of more than 4 processes, 128K in those of more than 8, and 12K in those of more "
+            "than 128. It must be the same in every process.",
      .same = true,
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},
