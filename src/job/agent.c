@@ -283,23 +283,14 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
     agent_drop(peer, status, status == AQ_OK ? "its agent has ended" : why);
 }
 
-static void agent_on_room(struct aqi_link *link)
-{
-    (void)link;
-}
-
 static void agent_on_stranger(void *arg, const char *why, unsigned more)
 {
     (void)arg;
-    if (agent.params.stranger != NULL)
-        agent.params.stranger(agent.params.hub.arg, why, more);
-    else
-        aqi_hub_tell(agent.hub, "%s (and %u more)", why, more);
+    aqi_hub_tell(agent.hub, "%s (and %u more)", why, more);
 }
 
 static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opened,
                                                         .frame = agent_on_frame,
-                                                        .room = agent_on_room,
                                                         .ended = agent_on_ended,
                                                         .stranger = agent_on_stranger};
 

@@ -26,8 +26,6 @@ struct aqi_agent_params {
     /* The link of an agent below has failed, perhaps before all output of its ranks arrived; also
      * called after the end of the job. May be NULL. */
     void (*torn)(void *arg, uint32_t agent, const char *why);
-    /* A connection from outside the job was rejected; may be NULL. */
-    void (*stranger)(void *arg, const char *why, unsigned more);
     const char *ports; /* AQ_CONTROL_PORTS */
 };
 

@@ -179,19 +179,12 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
     *link->last = item;
     link->last = &item->next;
     link->backlog += whole;
-    /* With a mark of 0, the backlog never falls below half the mark. */
-    if (link->backlog >= link->links->config.mark) link->marked = true;
     link_dirty(link);
 }
 
 void aqi_link_send(struct aqi_link *link, const struct iovec *iov, unsigned niov)
 {
     if (link->state == LINK_OPEN) link_queue(link, LINK_DATA, iov, niov);
-}
-
-size_t aqi_link_backlog(const struct aqi_link *link)
-{
-    return link->backlog;
 }
 
 static void link_beat(struct aqi_link *link)
@@ -308,12 +301,7 @@ static void link_flush(struct aqi_link *link)
     if (link->state == LINK_DOOMED) return;
     if (turn != 0) link->said_ns = aqi_now_ns();
     aqi_source_watch(&link->source, link->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
-    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL) {
-        link_closed(link);
-    } else if (link->marked && link->backlog < link->links->config.mark / 2) {
-        link->marked = false;
-        if (link->state == LINK_OPEN) link->links->config.hooks->room(link);
-    }
+    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL) link_closed(link);
 }
 
 /* Send handshake bytes, which are few enough for the socket's buffer. */
@@ -338,7 +326,7 @@ static void link_opened(struct aqi_link *link)
         if (link->seal.call.from != AQI_SEAL_ANY_HOST)
             snprintf(link->name, sizeof(link->name), "host %u (%.80s)", link->seal.call.from, at);
     } else {
-        link_call_done(link);
+        link_call_drop(link);
     }
     link->state = LINK_OPEN;
     link->said_ns = link->heard_ns;
@@ -532,7 +520,7 @@ static void link_end(struct aqi_link *link)
     if (!link->stranger)
         links->config.hooks->ended(link, link->status, why);
     else if (link->status != AQ_OK)
-        link_listen_refused(links, why);
+        link_listen_speak(links, why);
     for (struct aqi_link **at = &links->dirty; link->dirty && *at != NULL;)
         if (*at == link)
             *at = link->next_dirty;
@@ -624,14 +612,4 @@ void *aqi_link_owner(const struct aqi_link *link)
 void aqi_link_set_owner(struct aqi_link *link, void *owner)
 {
     link->owner = owner;
-}
-
-void *aqi_link_arg(const struct aqi_link *link)
-{
-    return link->links->config.arg;
-}
-
-const char *aqi_link_name(const struct aqi_link *link)
-{
-    return link->name;
 }

@@ -34,8 +34,6 @@ struct aqi_link_hooks {
     void (*opened)(struct aqi_link *link, const struct aqi_seal_call *call);
     /* A frame has arrived; not after aqi_link_close. */
     void (*frame)(struct aqi_link *link, const uint8_t *bytes, size_t len);
-    /* The send queue has fallen below half the mark after it had reached the mark. */
-    void (*room)(struct aqi_link *link);
     /*
      * The link has ended, and is freed when this returns. AQ_OK: either side has closed it, and
      * everything sent before by that side has arrived. Otherwise `why` says which host was lost or
@@ -56,7 +54,6 @@ struct aqi_links_config {
     uint32_t host;                      /* of this process */
     uint64_t silence_ns;                /* AQ_HOST_TIMEOUT */
     uint64_t prove_ns;                  /* 0: AQI_LINK_PROVE_NS */
-    size_t mark;                        /* for the hook `room`; 0: it is never called */
     const struct aqi_link_hooks *hooks; /* all slots are filled */
     void *arg;
 };
@@ -102,8 +99,6 @@ aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
 /* Queue a copy of a frame of at most AQI_LINK_FRAME_MAX bytes. A link that has not been opened, or
  * is closed or doomed, drops it; its end is or will be reported. */
 void aqi_link_send(struct aqi_link *link, const struct iovec *iov, unsigned niov);
-/* Bytes queued in the memory of this process. */
-size_t aqi_link_backlog(const struct aqi_link *link);
 
 /* Close once all queued data has arrived, within at most `within_ns` (0: AQI_LINK_CLOSE_NS); no
  * more frames are received. The hook `ended` follows. */
@@ -112,9 +107,5 @@ void aqi_link_close(struct aqi_link *link, uint64_t within_ns);
 /* The caller's pointer for a link. */
 void *aqi_link_owner(const struct aqi_link *link);
 void aqi_link_set_owner(struct aqi_link *link, void *owner);
-/* The `arg` of the links it belongs to. */
-void *aqi_link_arg(const struct aqi_link *link);
-/* "host 3 (10.0.0.7:40000)" */
-const char *aqi_link_name(const struct aqi_link *link);
 
 #endif

@@ -258,11 +258,6 @@ void link_call_drop(struct aqi_link *link)
     link->call = NULL;
 }
 
-void link_call_done(struct aqi_link *link)
-{
-    link_call_drop(link);
-}
-
 /* Parse the first addresses of a list; returns their number, 0 if malformed. */
 static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_CANDIDATES])
 {

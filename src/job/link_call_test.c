@@ -119,7 +119,7 @@ static int call_setup(void **state)
 {
     memset(&plans, 0, sizeof(plans));
     if (world_setup(state) != 0) return -1;
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     plans.listener = world_raw_listener(8, &plans.port);
     plans.on = true;
     return 0;
@@ -293,7 +293,7 @@ static void test_itself(void **state)
     plan(2, AT_ONCE, 0);
     call(2, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
-    assert_non_null(strstr(aqi_link_name(hosts[1].link), "host 0 (127.0.0.1:2)"));
+    assert_non_null(strstr(hosts[1].link->name, "host 0 (127.0.0.1:2)"));
 }
 
 /* --- order and times of the tries ------------------------------------------------------------ */

@@ -121,7 +121,7 @@ static void test_garbage(void **state)
                 {"aqlink\2\0", 8, "version 2"},
                 {"aqlink\1\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", 52, "the key"},
                 {NULL, 0, "another program"}};
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     world_connect();
     hosts[0].echo = true;
     memset(much, 'x', sizeof(much));
@@ -155,7 +155,7 @@ static void test_slow(void **state)
 {
     (void)state;
     static const char head[] = "aqlink\1\0";
-    world_open_all(10 * SECONDS, 300 * MS, 0);
+    world_open_all(10 * SECONDS, 300 * MS);
     uint64_t began = aqi_now_ns();
     int slow = world_raw(hosts[0].port), still = world_raw(hosts[0].port);
     unsigned sent = 0;
@@ -180,7 +180,7 @@ static void test_flood(void **state)
     (void)state;
     static int fds[FLOOD];
     unsigned most = 0;
-    world_open_all(10 * SECONDS, 1 * SECONDS, 0);
+    world_open_all(10 * SECONDS, 1 * SECONDS);
     world_connect();
     hosts[0].echo = hosts[1].echo = true;
     const struct sockaddr_in at = world_local(hosts[0].port);
@@ -221,7 +221,7 @@ static void test_no_descriptors(void **state)
     enum { CALLERS = 8 };
     int fds[CALLERS];
     struct rlimit limit, low;
-    world_open_all(10 * SECONDS, 10 * SECONDS, 0);
+    world_open_all(10 * SECONDS, 10 * SECONDS);
     world_connect();
     hosts[0].echo = true;
     for (unsigned i = 0; i < CALLERS; i++)
@@ -248,7 +248,7 @@ static void test_reset(void **state)
 {
     (void)state;
     const struct linger now = {.l_onoff = 1};
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     world_connect();
     int fd = hosts[1].link->source.fd;
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
@@ -277,7 +277,7 @@ static void test_replay(void **state)
 {
     (void)state;
     uint8_t said[256];
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     between_open(hosts[0].port);
     world_call(1, 0, between.at, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
@@ -323,8 +323,8 @@ static void test_between(void **state)
     const size_t whole = CALL_LEN + 24 + 23 + 34 + 25;
     for (unsigned cut = 0; cut < 2; cut++)
         for (size_t at = cut; at < whole; at += 5) {
-            world_open(0, 1 * SECONDS, 1 * SECONDS, 0);
-            world_open(1, 1 * SECONDS, 1 * SECONDS, 0);
+            world_open(0, 1 * SECONDS, 1 * SECONDS);
+            world_open(1, 1 * SECONDS, 1 * SECONDS);
             between_open(hosts[0].port);
             *(cut ? &between.way[0].cut_at : &between.way[0].flip_at) = at;
             send_past();
@@ -349,8 +349,8 @@ static void test_trickle(void **state)
 {
     (void)state;
     static uint8_t bytes[65536];
-    world_open(0, 500 * MS, 0, 0);
-    world_open(1, 30 * SECONDS, 0, 0);
+    world_open(0, 500 * MS, 0);
+    world_open(1, 30 * SECONDS, 0);
     between_open(hosts[0].port);
     world_call(1, 0, between.at, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
@@ -412,7 +412,7 @@ static void test_impostors(void **state)
     };
     uint16_t port;
     char at[64];
-    world_open_all(10 * SECONDS, 200 * MS, 0);
+    world_open_all(10 * SECONDS, 200 * MS);
     int listener = world_raw_listener(8, &port);
     assert_int_equal(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
     snprintf(at, sizeof(at), "127.0.0.1:%u", port);
@@ -436,7 +436,7 @@ static void test_impostors(void **state)
 static void test_other_job(void **state)
 {
     (void)state;
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     hosts[1].links->job.key[3] ^= 1;
     struct aqi_link *link = world_call(1, 0, hosts[0].at, 30 * SECONDS);
     UNTIL(hosts[0].strangers != 0);
@@ -459,7 +459,7 @@ static void test_nonsense(void **state)
                 {KINDS, 0}, {KINDS, 4}, {UINT8_MAX, 0}, {UINT8_MAX, 4}};
     static const uint8_t payload[8];
     (void)state;
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         uint8_t frame[AQI_SEAL_HEAD + sizeof(payload) + AQI_SEAL_TAG];
         size_t whole = AQI_SEAL_HEAD + rows[i].len + AQI_SEAL_TAG;

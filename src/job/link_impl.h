@@ -33,7 +33,6 @@ struct aqi_link {
     enum link_state state;
     bool stranger;  /* whether it is in `strangers` */
     bool dirty;     /* must be flushed */
-    bool marked;    /* the backlog has reached the mark */
     bool last_came; /* the other side's last frame has arrived */
     aq_status status;
     char *why; /* of a doomed link; NULL: out of memory */
@@ -42,8 +41,8 @@ struct aqi_link {
     struct aqi_seal seal;
     struct link_call *call; /* LINK_CALLING */
     struct link_item *first, **last;
-    size_t sent; /* bytes of the first item */
-    size_t backlog;
+    size_t sent;          /* bytes of the first item */
+    size_t backlog;       /* bytes queued in the memory of this process */
     uint64_t heard_ns;    /* when a frame last arrived */
     uint64_t said_ns;     /* when data was last sent */
     uint64_t beat_ns;     /* interval of keep-alives */
@@ -94,15 +93,14 @@ void link_due(struct aqi_links *links, uint64_t at_ns);
  * it may have been too busy.
  */
 void link_call_refused(struct aqi_link *link, aq_status status, bool again, const char *why);
-/* The handshake has succeeded. */
-void link_call_done(struct aqi_link *link);
 /* Do the work that is due; returns the time of the next call. */
 uint64_t link_call_tick(struct aqi_link *link, uint64_t now);
+/* The handshake has succeeded, or is not needed any longer. */
 void link_call_drop(struct aqi_link *link);
 
 /* link_listen.c */
-/* Report a rejected stranger. */
-void link_listen_refused(struct aqi_links *links, const char *why);
+/* Report a rejected stranger, or why callers must wait; at most once a second. */
+void link_listen_speak(struct aqi_links *links, const char *why);
 uint64_t link_listen_tick(struct aqi_links *links, uint64_t now);
 
 #endif

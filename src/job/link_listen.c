@@ -19,7 +19,7 @@
 #define LINK_LISTEN_SHORT                                                                          \
     "connections from other hosts must wait: no file descriptor or memory is available"
 
-static void link_listen_speak(struct aqi_links *links, const char *why)
+void link_listen_speak(struct aqi_links *links, const char *why)
 {
     uint64_t now = aqi_now_ns();
     if (now < links->stranger_ns) {
@@ -30,11 +30,6 @@ static void link_listen_speak(struct aqi_links *links, const char *why)
     links->strangers_unspoken = 0;
     links->stranger_ns = now + LINK_LISTEN_SPEAK_NS;
     links->config.hooks->stranger(links->config.arg, why, more);
-}
-
-void link_listen_refused(struct aqi_links *links, const char *why)
-{
-    link_listen_speak(links, why);
 }
 
 static void link_listen_drop_oldest(struct aqi_links *links, const char *why)

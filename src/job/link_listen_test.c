@@ -68,7 +68,7 @@ static void talk_nonsense(void)
 static void test_strangers_are_counted(void **state)
 {
     (void)state;
-    world_open(0, 10 * SECONDS, 0, 0);
+    world_open(0, 10 * SECONDS, 0);
     for (unsigned i = 0; i < 2; i++) {
         hosts[0].links->stranger_ns = aqi_now_ns() + 3600 * SECONDS;
         unsigned before = hosts[0].strangers;
@@ -91,7 +91,7 @@ static void test_crowd(void **state)
     (void)state;
     enum { CALLERS = 60 };
     int fds[CALLERS];
-    world_open(0, 10 * SECONDS, 10 * SECONDS, 0);
+    world_open(0, 10 * SECONDS, 10 * SECONDS);
     for (unsigned i = 0; i < CALLERS; i++)
         fds[i] = world_raw(hosts[0].port);
     unsigned rounds = 0, most = 0;
@@ -114,11 +114,11 @@ static void test_descriptor_zero(void **state)
     int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     assert_true(kept >= 0);
     close(STDIN_FILENO);
-    world_open(0, 10 * SECONDS, 0, 0);
+    world_open(0, 10 * SECONDS, 0);
     assert_int_equal(hosts[0].links->listener.fd, STDIN_FILENO);
     aqi_links_close(hosts[0].links);
     assert_int_equal(fcntl(kept, F_DUPFD, 0), STDIN_FILENO);
-    world_open_all(10 * SECONDS, 0, 0);
+    world_open_all(10 * SECONDS, 0);
     /* The next descriptor is the caller's, and after that the one of the accepted connection. */
     close(STDIN_FILENO);
     world_connect();
@@ -144,7 +144,7 @@ static void test_short_of_something(void **state)
     (void)state;
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS};
     for (unsigned i = 0; i < AQI_COUNT_OF(errors); i++) {
-        world_open(0, 10 * SECONDS, 10 * SECONDS, 0);
+        world_open(0, 10 * SECONDS, 10 * SECONDS);
         struct aqi_links *links = hosts[0].links;
         int fd = world_raw(hosts[0].port);
         refuse_accept = errors[i];
@@ -173,7 +173,7 @@ static void test_short_of_something(void **state)
 static void test_broken_before_accepted(void **state)
 {
     (void)state;
-    world_open(0, 10 * SECONDS, 10 * SECONDS, 0);
+    world_open(0, 10 * SECONDS, 10 * SECONDS);
     int fd = world_raw(hosts[0].port);
     refuse_accept = ECONNABORTED;
     aqi_loop_once(0);
@@ -205,7 +205,7 @@ static void test_ranges(void **state)
     };
     struct rlimit limit, none;
     uint16_t port;
-    world_open(0, 10 * SECONDS, 0, 0);
+    world_open(0, 10 * SECONDS, 0);
     struct aqi_links *links = hosts[0].links;
     aqi_source_close(&links->listener);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -292,7 +292,7 @@ static void test_offers(void **state)
     char text[AQI_LINK_OFFER_BYTES];
     for (unsigned six = 0; six < 2; six++) {
         no_six = six == 0;
-        world_open(six, 10 * SECONDS, 0, 0);
+        world_open(six, 10 * SECONDS, 0);
         no_six = false;
         if (hosts[six].links->only_v4 != (six == 0)) continue; /* this system has no IPv6 */
         for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
@@ -304,7 +304,7 @@ static void test_offers(void **state)
         }
     }
     /* Even without IPv6, it can be reached. */
-    world_open(2, 10 * SECONDS, 0, 0);
+    world_open(2, 10 * SECONDS, 0);
     world_call(2, 0, hosts[0].at, 30 * SECONDS);
     UNTIL(hosts[2].opened == 1 && hosts[0].opened == 1);
 }
@@ -315,7 +315,7 @@ static void test_room_for_offers(void **state)
     (void)state;
     char text[AQI_LINK_OFFER_BYTES], port[16];
     no_six = true;
-    world_open(0, 10 * SECONDS, 0, 0);
+    world_open(0, 10 * SECONDS, 0);
     no_six = false;
     size_t len = (size_t)snprintf(port, sizeof(port), ":%u", hosts[0].port) + strlen("10.0.0.7");
     const struct {
@@ -339,7 +339,7 @@ static void test_offer_before_listening(void **state)
 {
     (void)state;
     char text[AQI_LINK_OFFER_BYTES];
-    world_open(0, 10 * SECONDS, 0, 0);
+    world_open(0, 10 * SECONDS, 0);
     hosts[0].links->port = 0;
     assert_int_equal(aqi_links_offer(hosts[0].links, text, sizeof(text)), AQ_ESTATE);
 }

@@ -30,7 +30,7 @@ struct host {
     char at[64];           /* of its listener */
     struct aqi_link *link; /* the last link opened */
     struct aqi_seal_call call;
-    unsigned opened, frames, rooms, ended, strangers;
+    unsigned opened, frames, ended, strangers;
     size_t bytes;
     uint64_t sum; /* of the frames, in order */
     aq_status status;
@@ -53,7 +53,7 @@ static inline uint64_t world_sum(uint64_t sum, const uint8_t *bytes, size_t len)
 
 static inline void world_opened(struct aqi_link *link, const struct aqi_seal_call *call)
 {
-    struct host *host = aqi_link_arg(link);
+    struct host *host = link->links->config.arg;
     host->opened++;
     host->link = link;
     host->call = *call;
@@ -61,7 +61,7 @@ static inline void world_opened(struct aqi_link *link, const struct aqi_seal_cal
 
 static inline void world_frame(struct aqi_link *link, const uint8_t *bytes, size_t len)
 {
-    struct host *host = aqi_link_arg(link);
+    struct host *host = link->links->config.arg;
     host->frames++;
     host->bytes += len;
     host->sum = world_sum(host->sum, bytes, len);
@@ -69,15 +69,9 @@ static inline void world_frame(struct aqi_link *link, const uint8_t *bytes, size
     if (host->echo) aqi_link_send(link, &piece, 1);
 }
 
-static inline void world_room(struct aqi_link *link)
-{
-    struct host *host = aqi_link_arg(link);
-    host->rooms++;
-}
-
 static inline void world_ended(struct aqi_link *link, aq_status status, const char *why)
 {
-    struct host *host = aqi_link_arg(link);
+    struct host *host = link->links->config.arg;
     host->ended++;
     host->status = status;
     snprintf(host->why, sizeof(host->why), "%s", why);
@@ -98,21 +92,20 @@ static inline void world_stranger(void *arg, const char *why, unsigned more)
     snprintf(host->stranger, sizeof(host->stranger), "%s", why);
 }
 
-static const struct aqi_link_hooks world_hooks = {world_opened, world_frame, world_room,
-                                                  world_ended, world_stranger};
+static const struct aqi_link_hooks world_hooks = {world_opened, world_frame, world_ended,
+                                                  world_stranger};
 
 static inline void world_failed(const char *why)
 {
     fail_msg("the loop: %s", why);
 }
 
-static inline void world_open(unsigned number, uint64_t silence_ns, uint64_t prove_ns, size_t mark)
+static inline void world_open(unsigned number, uint64_t silence_ns, uint64_t prove_ns)
 {
     struct host *host = &hosts[number];
     struct aqi_links_config config = {.host = number,
                                       .silence_ns = silence_ns,
                                       .prove_ns = prove_ns,
-                                      .mark = mark,
                                       .hooks = &world_hooks,
                                       .arg = host};
     memset(host, 0, sizeof(*host));
@@ -124,10 +117,10 @@ static inline void world_open(unsigned number, uint64_t silence_ns, uint64_t pro
 }
 
 /* All hosts, with the same timeouts. */
-static inline void world_open_all(uint64_t silence_ns, uint64_t prove_ns, size_t mark)
+static inline void world_open_all(uint64_t silence_ns, uint64_t prove_ns)
 {
     for (unsigned i = 0; i < HOSTS; i++)
-        world_open(i, silence_ns, prove_ns, mark);
+        world_open(i, silence_ns, prove_ns);
 }
 
 static inline int world_setup(void **state)
