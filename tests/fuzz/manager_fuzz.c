@@ -39,7 +39,7 @@ static void mapping(const char *text)
                  "the number of hosts is in range");
     fuzz_require(manager.info.local_rank < manager.info.local_size, "the local rank is in range");
     fuzz_require(aqi_manager_first(&manager, manager.info.hosts - 1) < SIZE, "a host has ranks");
-    free(manager.host_of);
+    free(manager.info.host_of);
 }
 
 static void value(const char *text)

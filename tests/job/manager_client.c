@@ -147,12 +147,6 @@ static aq_status do_fence(int number)
     return manager->kind->fence(manager);
 }
 
-static aq_status do_barrier(int number)
-{
-    (void)number;
-    return manager->kind->barrier(manager);
-}
-
 static void meet_file(char path[AQI_MANAGER_NAME + 32], uint32_t rank)
 {
     snprintf(path, AQI_MANAGER_NAME + 32, "meet-%s-%u", manager->info.job, rank);
@@ -234,10 +228,10 @@ static const struct {
     const char *name;
     aq_status (*run)(int number);
 } steps[] = {
-    {"open", do_open}, {"print", do_print},       {"check", do_check},     {"missing", do_missing},
-    {"room", do_room}, {"exchange", do_exchange}, {"fence", do_fence},     {"barrier", do_barrier},
-    {"meet", do_meet}, {"pid", do_pid},           {"outlive", do_outlive}, {"abort", do_abort},
-    {"hang", do_hang}, {"close", do_close},       {"exit", do_exit},
+    {"open", do_open},   {"print", do_print},       {"check", do_check}, {"missing", do_missing},
+    {"room", do_room},   {"exchange", do_exchange}, {"fence", do_fence}, {"meet", do_meet},
+    {"pid", do_pid},     {"outlive", do_outlive},   {"abort", do_abort}, {"hang", do_hang},
+    {"close", do_close}, {"exit", do_exit},
 };
 
 static aq_status run_step(const char *argument)

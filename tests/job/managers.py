@@ -29,7 +29,7 @@ CLIENT = BUILD / "tests/job/job_manager_client"
 AQRUN = BUILD / "tools/aqrun/aqrun"
 MANAGED = BUILD / "tests/job/job_managed"
 FORBID = BUILD / "tests/job/job_forbid"
-WHOLE = "open print check exchange missing room meet barrier exchange close".split()
+WHOLE = "open print check exchange missing room meet exchange close".split()
 PATIENCE = 60  # seconds: more than a busy machine needs
 LINE = re.compile(r"rank (\d+) of (\d+) host (\d+) of (\d+) local (\d+) of (\d+) first (\d+) "
                   r"by (\w+) \(([^)]+)\) job (\S+)")
@@ -188,7 +188,7 @@ class Manager:
                 self.assertEqual(result.returncode, self.aborts_with, self.said(result))
 
     def test_one_does_not_come(self):
-        for steps in (["hang@0", "fence"], ["exchange", "hang@2", "barrier"]):
+        for steps in (["hang@0", "fence"], ["exchange", "hang@2", "fence"]):
             self.fails(self.command(3), "open", *steps, says=["all 3 ranks have joined"],
                        AQ_START_TIMEOUT="500ms", **self.settings)
 

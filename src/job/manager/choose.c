@@ -78,7 +78,6 @@ aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manag
     struct aqi_manager *opened = calloc(1, kind->bytes);
     if (opened == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to join the job");
     opened->kind = kind;
-    opened->fd = -1;
     aq_status status = kind->open(opened);
     if (status == AQ_OK)
         *manager = opened;
@@ -98,5 +97,6 @@ uint32_t aqi_manager_first(const struct aqi_manager *manager, uint32_t host)
 void aqi_manager_close(struct aqi_manager *manager)
 {
     manager->kind->close(manager);
+    free(manager->info.host_of);
     free(manager);
 }

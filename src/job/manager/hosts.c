@@ -114,7 +114,6 @@ aq_status manager_set_hosts(struct aqi_manager *manager, const uint64_t *node_of
     qsort(places, info->size, sizeof(*places), hosts_compare);
     hosts_name(info, places, host_of);
     free(places);
-    manager->host_of = host_of;
     info->host_of = host_of;
     return AQ_OK;
 }

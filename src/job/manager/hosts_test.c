@@ -115,11 +115,11 @@ static void hosts_are_numbered_by_ranks(void **state)
     assert_int_equal(aqi_manager_first(&manager, 0), 0);
     assert_int_equal(aqi_manager_first(&manager, 1), 1);
     assert_int_equal(aqi_manager_first(&manager, 2), 4);
-    free(manager.host_of);
+    free(manager.info.host_of);
     manager = hosts_of(0, "q", numbers);
     assert_string_equal(numbers, "0");
     assert_int_equal(manager.info.local_size, 1);
-    free(manager.host_of);
+    free(manager.info.host_of);
 }
 
 /* A manager without a mapping, which passes on the values put by ranks. */
@@ -190,12 +190,12 @@ static void names_are_exchanged_without_a_mapping(void **state)
         assert_int_equal(manager.info.local_size, 2);
         assert_int_equal(manager.info.host_of[1], 1);
         assert_int_equal(manager.info.host_of[2], 1);
-        free(manager.host_of);
+        free(manager.info.host_of);
     }
     assert_int_equal(ask("(vector,(0,1,4))", &manager), AQ_OK);
     assert_false(asked.fenced);
     assert_int_equal(manager.info.hosts, 1);
-    free(manager.host_of);
+    free(manager.info.host_of);
     asked.other_len = 4;
     assert_int_equal(ask(NULL, &manager), AQ_EPROTO);
     asked.other_len = sizeof(uint64_t);

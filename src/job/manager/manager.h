@@ -14,10 +14,10 @@
  *     manager->kind->get(manager, aqi_manager_first(manager, host), "card", …);
  *     aqi_manager_close(manager);
  *
- * One thread at a time. If open, fence or barrier fails, the job cannot start: if the process has
- * a manager, it calls abort, since not every manager ends a job when one of its processes fails. A
- * forked child must not use the manager; it must close the descriptor `fd`, since managers
- * consider a rank alive as long as it is open anywhere.
+ * One thread at a time. If open or fence fails, the job cannot start: if the process has a manager,
+ * it calls abort, since not every manager ends a job when one of its processes fails. A forked
+ * child must not use the manager; it must close all descriptors, since managers consider a rank
+ * alive as long as its socket is open anywhere.
  */
 #ifndef AQI_MANAGER_H
 #define AQI_MANAGER_H
@@ -37,7 +37,7 @@ struct aqi_manager_info {
      * on host 0. Two hosts may be the same machine. */
     uint32_t host, hosts;
     uint32_t local_rank, local_size; /* among the ranks of this host, in the order of ranks */
-    const uint32_t *host_of;         /* of each rank: the number of its host */
+    uint32_t *host_of;               /* of each rank: the number of its host */
     char job[AQI_MANAGER_NAME];      /* different for each job of this manager; printable */
     char version[AQI_MANAGER_NAME];  /* for messages: "PMI 1.1", "PMIx 4.2.2" */
 };
@@ -51,7 +51,7 @@ struct aqi_manager_kind {
     bool (*launched)(void);
 
     /*
-     * Register this process; fills `info` and `fd` of a zeroed struct. Undone on failure.
+     * Register this process; fills `info` of a zeroed struct. Undone on failure.
      *
      * Blocking    Until the manager has answered, within AQ_START_TIMEOUT. May wait for other
      *             ranks.
@@ -98,9 +98,6 @@ struct aqi_manager_kind {
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                      size_t room, size_t *len);
 
-    /* Like fence, but values need not be exchanged. */
-    aq_status (*barrier)(struct aqi_manager *manager);
-
     /*
      * Ask the manager to end all processes of the job, if possible with exit code `code` (1 to
      * 255), and to print `text`. It may end this process before the call returns; otherwise the
@@ -126,8 +123,6 @@ extern const struct aqi_manager_kind aqi_manager_pmi;
 struct aqi_manager {
     const struct aqi_manager_kind *kind;
     struct aqi_manager_info info;
-    int fd;            /* to the manager; closed in children; -1: none */
-    uint32_t *host_of; /* the memory of info.host_of */
 };
 
 /*

@@ -156,7 +156,6 @@ static void pmi_close(struct aqi_manager *manager)
     if (!pmi->broken && pmi_send(pmi, "cmd=finalize\n") == AQ_OK)
         (void)pmi_receive(pmi, "finalize_ack", MANAGER_LEAVE_NS, &fields);
     manager_stream_close(&pmi->stream);
-    free(manager->host_of);
 }
 
 /* ---- opening ---- */
@@ -257,16 +256,12 @@ static aq_status pmi_open(struct aqi_manager *manager)
     struct pmi_manager *pmi = pmi_of(manager);
     aq_status status = manager_stream_open(&pmi->stream, true);
     if (status != AQ_OK) return status;
-    manager->fd = pmi->stream.fd;
     status = pmi_identify(pmi);
     if (status == AQ_OK) status = manager_check_ranks(manager);
     if (status == AQ_OK) status = pmi_greet(pmi);
     if (status == AQ_OK) status = pmi_learn(pmi);
     if (status == AQ_OK) status = pmi_map(pmi);
-    if (status != AQ_OK) {
-        manager_stream_close(&pmi->stream);
-        manager->fd = -1;
-    }
+    if (status != AQ_OK) manager_stream_close(&pmi->stream);
     return status;
 }
 
@@ -278,7 +273,6 @@ const struct aqi_manager_kind aqi_manager_pmi = {
     .put = pmi_put,
     .fence = pmi_fence,
     .get = pmi_get,
-    .barrier = pmi_fence,
     .abort = pmi_abort,
     .close = pmi_close,
 };

@@ -181,7 +181,6 @@ static void pmi2_close(struct aqi_manager *manager)
     if (!pmi2->broken && pmi2_send(pmi2, "cmd=finalize;") == AQ_OK)
         (void)pmi2_receive(pmi2, "finalize-response", MANAGER_LEAVE_NS, &fields);
     manager_stream_close(&pmi2->stream);
-    free(manager->host_of);
 }
 
 /* ---- opening ---- */
@@ -261,16 +260,12 @@ static aq_status pmi2_open(struct aqi_manager *manager)
     struct pmi2_manager *pmi2 = pmi2_of(manager);
     aq_status status = manager_stream_open(&pmi2->stream, false);
     if (status != AQ_OK) return status;
-    manager->fd = pmi2->stream.fd;
     status = pmi2_greet(pmi2);
     if (status == AQ_OK) status = pmi2_introduce(pmi2);
     if (status == AQ_OK) status = manager_check_ranks(manager);
     if (status == AQ_OK) status = pmi2_name(pmi2);
     if (status == AQ_OK) status = pmi2_map(pmi2);
-    if (status != AQ_OK) {
-        manager_stream_close(&pmi2->stream);
-        manager->fd = -1;
-    }
+    if (status != AQ_OK) manager_stream_close(&pmi2->stream);
     return status;
 }
 
@@ -282,7 +277,6 @@ const struct aqi_manager_kind aqi_manager_pmi2 = {
     .put = pmi2_put,
     .fence = pmi2_fence,
     .get = pmi2_get,
-    .barrier = pmi2_fence,
     .abort = pmi2_abort,
     .close = pmi2_close,
 };

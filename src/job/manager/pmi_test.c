@@ -85,7 +85,7 @@ static void a_whole_job(void **state)
     assert_int_equal(manager->info.host, 1);
     assert_string_equal(manager->info.job, "kvs_7");
     assert_string_equal(manager->info.version, "PMI 1.1");
-    assert_true(fcntl(manager->fd, F_GETFD) & FD_CLOEXEC);
+    assert_true(fcntl(atoi(getenv("PMI_FD")), F_GETFD) & FD_CLOEXEC);
     assert_int_equal(manager->kind->put(manager, "k", "abc", 3), AQ_OK);
     assert_int_equal(manager->kind->fence(manager), AQ_OK);
     assert_int_equal(manager->kind->get(manager, 0, "k", value, sizeof(value), &len), AQ_OK);

@@ -180,32 +180,21 @@ static bool pmix_wait_done(struct pmix_wait *wait, int begun)
     return wait->done;
 }
 
-static aq_status pmix_meet(struct aqi_manager *manager, bool collect)
+static aq_status pmix_fence(struct aqi_manager *manager)
 {
     struct pmix_manager *pmix = pmix_of(manager);
+    int error = pmix_calls.commit();
+    if (error != PMIX_ABI_STATUS_OK) return pmix_failed(error, "PMIx_Commit");
     struct pmix_wait *wait = pmix_wait_new();
     struct pmix_abi_info info = pmix_flag(PMIX_ABI_KEY_COLLECT);
     if (wait == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to wait for others");
-    int begun = pmix_calls.fence(NULL, 0, &info, collect ? 1 : 0, pmix_done, wait);
+    int begun = pmix_calls.fence(NULL, 0, &info, 1, pmix_done, wait);
     bool done = pmix_wait_done(wait, begun);
-    int error = wait->error;
+    error = wait->error;
     pmix_wait_drop(wait);
     pmix->broken = !done;
-    if (!done) return manager_fence_late(manager);
-    if (error == PMIX_ABI_STATUS_TIMEOUT) return manager_fence_late(manager);
+    if (!done || error == PMIX_ABI_STATUS_TIMEOUT) return manager_fence_late(manager);
     return error == PMIX_ABI_STATUS_OK ? AQ_OK : pmix_failed(error, "exchange among all ranks");
-}
-
-static aq_status pmix_fence(struct aqi_manager *manager)
-{
-    int error = pmix_calls.commit();
-    if (error != PMIX_ABI_STATUS_OK) return pmix_failed(error, "PMIx_Commit");
-    return pmix_meet(manager, true);
-}
-
-static aq_status pmix_barrier(struct aqi_manager *manager)
-{
-    return pmix_meet(manager, false);
 }
 
 static void pmix_wire_key(char wire[MANAGER_WIRE_KEY], const char *key)
@@ -279,7 +268,6 @@ static void pmix_abort(struct aqi_manager *manager, int code, const char *text)
 static void pmix_close(struct aqi_manager *manager)
 {
     if (!pmix_of(manager)->broken) (void)pmix_calls.finalize(NULL, 0);
-    free(manager->host_of);
 }
 
 /* ---- opening ---- */
@@ -376,7 +364,6 @@ static aq_status pmix_open(struct aqi_manager *manager)
                         "manager; unset AQ_BOOT");
     aq_status status = pmix_load();
     if (status != AQ_OK) return status;
-    manager->fd = -1;
     int error = pmix_calls.init(&pmix->me, NULL, 0);
     if (error != PMIX_ABI_STATUS_OK) return pmix_failed(error, "PMIx_Init");
     status = pmix_join(pmix);
@@ -392,7 +379,6 @@ const struct aqi_manager_kind aqi_manager_pmix = {
     .put = pmix_put,
     .fence = pmix_fence,
     .get = pmix_get,
-    .barrier = pmix_barrier,
     .abort = pmix_abort,
     .close = pmix_close,
 };
