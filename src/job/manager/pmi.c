@@ -1,4 +1,7 @@
-/* PMI-1 by its wire protocol: lines of "name=value" fields over the manager's socket. */
+/*
+ * PMI-1 and PMI-2 by their wire protocols, over the manager's socket: lines of "name=value" fields,
+ * or "name=value;" fields preceded by their length.
+ */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -8,14 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PMI_LINE 1024u /* longest line accepted by all servers */
+#define PMI_LINE    1024u /* longest line accepted by all servers of PMI-1 */
+#define PMI_MESSAGE 1536u /* longest message of PMI-2 to send */
+#define PMI_PIECE   900u  /* all servers of PMI-2 accept values of 1024 bytes */
 
 struct pmi_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool broken; /* a call has failed: the next message may be the answer to it */
-    size_t piece;
-    char space[AQI_MANAGER_NAME]; /* the name of the key-value space */
+    bool second;  /* PMI-2 */
+    bool broken;  /* a call has failed: the next message may be the answer to it */
+    size_t piece; /* maximum bytes of a value */
 };
 
 static struct pmi_manager *pmi_of(struct aqi_manager *manager)
@@ -29,68 +34,109 @@ static bool pmi_launched(void)
     return socket || (getenv("PMI_PORT") != NULL && getenv("PMI_ID") != NULL);
 }
 
-static aq_status pmi_send(struct pmi_manager *pmi, const char *format, ...) AQI_PRINTF(2, 3);
-static aq_status pmi_send(struct pmi_manager *pmi, const char *format, ...)
+/* Slurm's plugin supports PMI-1 only for old programs; all other servers are known to support
+ * PMI-1. */
+static bool pmi_launched_2(void)
 {
-    char line[PMI_LINE];
+    return getenv("PMI_FD") != NULL && getenv("SLURM_STEP_ID") != NULL &&
+           getenv("PMI_JOBID") != NULL && !manager_is_hydra();
+}
+
+/* ---- messages ---- */
+
+static aq_status pmi_send(struct pmi_manager *pmi, const char *format, va_list args)
+{
+    char text[6 + PMI_MESSAGE], head[8];
+    size_t room = pmi->second ? PMI_MESSAGE : PMI_LINE;
+    int len = vsnprintf(text + 6, room, format, args);
+    if (len < 0 || (size_t)len >= room)
+        return aqi_fail(AQ_ESIZE, "job", "a %s of %d bytes is too long for %s: the maximum is %zu",
+                        pmi->second ? "message" : "line", len, pmi->second ? "PMI-2" : "PMI",
+                        room - 1);
+    if (!pmi->second) return manager_stream_send(&pmi->stream, text + 6, (size_t)len);
+    snprintf(head, sizeof(head), "%6u", (unsigned)len % 1000000u);
+    memcpy(text, head, 6);
+    return manager_stream_send(&pmi->stream, text, 6 + (size_t)len);
+}
+
+/* Send a message that is not answered. */
+static AQI_PRINTF(2, 3) aq_status pmi_tell(struct pmi_manager *pmi, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(line, sizeof(line), format, args);
+    aq_status status = pmi_send(pmi, format, args);
     va_end(args);
-    if (len < 0 || (size_t)len >= sizeof(line))
-        return aqi_fail(AQ_ESIZE, "job",
-                        "a line of %d bytes is too long for PMI: the maximum is %u", len,
-                        PMI_LINE - 1);
-    return manager_stream_send(&pmi->stream, line, (size_t)len);
-}
-
-/* Receive the next line, which must be `cmd`. A timeout is not recorded. */
-static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
-                             struct manager_fields *fields)
-{
-    char *line;
-    aq_status status = manager_stream_line(&pmi->stream, patience_ns, cmd, &line);
-    if (status != AQ_OK) return status;
-    const char *said = manager_cut(line, ' ', fields) ? manager_field(fields, "cmd") : NULL;
-    if (said == NULL || strcmp(said, cmd) != 0)
-        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' instead of '%s' (PMI-1)",
-                        said == NULL ? "an invalid command" : said, cmd);
-    return AQ_OK;
-}
-
-/* Receive the answer to a request whose sending returned `sent`. */
-static aq_status pmi_answer(struct pmi_manager *pmi, aq_status sent, const char *cmd,
-                            struct manager_fields *fields)
-{
-    aq_status status = sent;
-    if (status == AQ_OK) {
-        status = pmi_receive(pmi, cmd, aqi_job_config.start_timeout_ns, fields);
-        if (status == AQ_ETIMEOUT) status = manager_silent(cmd);
-    }
-    if (status != AQ_OK) pmi->broken = true;
     return status;
 }
 
-static bool pmi_refused(const struct manager_fields *fields)
+/* Receive the next message, which must be `cmd`. A timeout is not recorded. */
+static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
+                             struct manager_fields *fields)
+{
+    char *text;
+    aq_status status = pmi->second ? manager_stream_message(&pmi->stream, patience_ns, cmd, &text)
+                                   : manager_stream_line(&pmi->stream, patience_ns, cmd, &text);
+    if (status != AQ_OK) return status;
+    bool sane = manager_cut(text, pmi->second ? ';' : ' ', fields);
+    const char *said = sane ? manager_field(fields, "cmd") : NULL;
+    if (said == NULL || strcmp(said, cmd) != 0)
+        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' instead of '%s' (PMI-%d)",
+                        said == NULL ? "an invalid command" : said, cmd, pmi->second ? 2 : 1);
+    return AQ_OK;
+}
+
+/*
+ * Send a request, unless `format` is NULL, and receive its answer `cmd`. `all`: the answer waits
+ * for other ranks.
+ */
+static AQI_PRINTF(5, 6) aq_status pmi_ask(struct pmi_manager *pmi, bool all, const char *cmd,
+                                          struct manager_fields *fields, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    aq_status status = format != NULL ? pmi_send(pmi, format, args) : AQ_OK;
+    va_end(args);
+    if (status == AQ_OK) {
+        status = pmi_receive(pmi, cmd, aqi_job_config.start_timeout_ns, fields);
+        if (status == AQ_ETIMEOUT && !all) status = manager_silent(cmd);
+    }
+    if (status != AQ_OK) pmi->broken = true;
+    return status == AQ_ETIMEOUT && all ? manager_fence_late(&pmi->manager) : status;
+}
+
+/* Only PMI-2 reports success in all answers. */
+static bool pmi_refused(const struct pmi_manager *pmi, const struct manager_fields *fields)
 {
     const char *rc = manager_field(fields, "rc");
-    return rc != NULL && strcmp(rc, "0") != 0;
+    return rc == NULL ? pmi->second : strcmp(rc, "0") != 0;
 }
+
+/* ---- values ---- */
 
 static aq_status pmi_put_text(struct aqi_manager *manager, const char *key, const char *text,
                               size_t len)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    aq_status status =
-        pmi_send(pmi, "cmd=put kvsname=%s key=%s value=%.*s\n", pmi->space, key, (int)len, text);
-    status = pmi_answer(pmi, status, "put_result", &fields);
-    if (status == AQ_OK && pmi_refused(&fields)) {
-        const char *why = manager_field(&fields, "msg");
+    aq_status status = pmi->second ? pmi_ask(pmi, false, "kvs-put-response", &fields,
+                                             "cmd=kvs-put;key=%s;value=%.*s;", key, (int)len, text)
+                                   : pmi_ask(pmi, false, "put_result", &fields,
+                                             "cmd=put kvsname=%s key=%s value=%.*s\n",
+                                             manager->info.job, key, (int)len, text);
+    if (status == AQ_OK && pmi_refused(pmi, &fields)) {
+        const char *why = manager_field(&fields, pmi->second ? "errmsg" : "msg");
         status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
                           why == NULL ? "it gave no reason" : why);
     }
     return status;
+}
+
+/* The value in an answer; NULL: not found. */
+static const char *pmi_found(const struct pmi_manager *pmi, const struct manager_fields *fields)
+{
+    const char *found = pmi->second ? manager_field(fields, "found") : "TRUE";
+    if (pmi_refused(pmi, fields) || found == NULL || strcmp(found, "TRUE") != 0) return NULL;
+    return manager_field(fields, "value");
 }
 
 static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const char *key,
@@ -98,32 +144,34 @@ static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const 
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    (void)rank; /* the key contains it */
-    aq_status status = pmi_send(pmi, "cmd=get kvsname=%s key=%s\n", pmi->space, key);
-    status = pmi_answer(pmi, status, "get_result", &fields);
+    aq_status status =
+        pmi->second ? pmi_ask(pmi, false, "kvs-get-response", &fields,
+                              "cmd=kvs-get;jobid=%s;srcid=%u;key=%s;", manager->info.job, rank, key)
+                    : pmi_ask(pmi, false, "get_result", &fields, "cmd=get kvsname=%s key=%s\n",
+                              manager->info.job, key);
     if (status != AQ_OK) return status;
-    const char *value = manager_field(&fields, "value");
-    if (pmi_refused(&fields) || value == NULL) return AQ_AGAIN;
+    const char *value = pmi_found(pmi, &fields);
+    if (value == NULL) return AQ_AGAIN;
     snprintf(text, room, "%s", value);
     return AQ_OK;
 }
 
-static struct manager_words pmi_words(struct pmi_manager *pmi)
+static struct manager_words pmi_words(struct aqi_manager *manager)
 {
-    return (struct manager_words){pmi->piece, pmi_put_text, pmi_get_text};
+    return (struct manager_words){pmi_of(manager)->piece, pmi_put_text, pmi_get_text};
 }
 
 static aq_status pmi_put(struct aqi_manager *manager, const char *key, const void *value,
                          size_t len)
 {
-    struct manager_words words = pmi_words(pmi_of(manager));
+    struct manager_words words = pmi_words(manager);
     return manager_put_words(manager, &words, key, value, len);
 }
 
 static aq_status pmi_get(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                          size_t room, size_t *len)
 {
-    struct manager_words words = pmi_words(pmi_of(manager));
+    struct manager_words words = pmi_words(manager);
     return manager_get_words(manager, &words, rank, key, value, room, len);
 }
 
@@ -131,34 +179,56 @@ static aq_status pmi_fence(struct aqi_manager *manager)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    aq_status status = pmi_send(pmi, "cmd=barrier_in\n");
-    if (status == AQ_OK)
-        status = pmi_receive(pmi, "barrier_out", aqi_job_config.start_timeout_ns, &fields);
-    if (status != AQ_OK) pmi->broken = true;
-    if (status == AQ_ETIMEOUT) return manager_fence_late(manager);
-    if (status == AQ_OK && pmi_refused(&fields))
-        return aqi_fail(AQ_EPEER, "job", "the manager has aborted the job");
-    return status;
+    aq_status status = pmi->second
+                           ? pmi_ask(pmi, true, "kvs-fence-response", &fields, "cmd=kvs-fence;")
+                           : pmi_ask(pmi, true, "barrier_out", &fields, "cmd=barrier_in\n");
+    if (status == AQ_OK && pmi_refused(pmi, &fields))
+        status = aqi_fail(AQ_EPEER, "job", "the manager has aborted the job");
+    if (status != AQ_OK || !pmi->second) return status;
+    /* mpiexec.hydra answers a fence immediately, before other ranks have called it. A get of a
+     * value that may still be put is answered once they have. */
+    return pmi_ask(pmi, true, "kvs-get-response", &fields,
+                   "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.absent;", manager->info.job,
+                   manager->info.rank);
 }
+
+/* ---- leaving ---- */
 
 static void pmi_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     (void)text; /* the protocol has no field for it */
-    (void)pmi_send(pmi, "cmd=abort exitcode=%d\n", code);
+    (void)pmi_tell(pmi, "cmd=abort exitcode=%d\n", code);
     pmi->broken = true;
+}
+
+/* The message has no field for the code: managers use that of a process that ends. mpiexec.hydra
+ * only recognizes the end of a process without finalize. */
+static void pmi_abort_2(struct aqi_manager *manager, int code, const char *text)
+{
+    struct pmi_manager *pmi = pmi_of(manager);
+    char plain[200];
+    (void)code;
+    pmi->broken = true;
+    if (manager_is_hydra()) return;
+    snprintf(plain, sizeof(plain), "%s", text);
+    for (char *at = plain; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~' || *at == ';' || *at == '=') *at = '_';
+    (void)pmi_tell(pmi, "cmd=abort;isworld=TRUE;msg=%s;", plain);
 }
 
 static void pmi_close(struct aqi_manager *manager)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    if (!pmi->broken && pmi_send(pmi, "cmd=finalize\n") == AQ_OK)
-        (void)pmi_receive(pmi, "finalize_ack", MANAGER_LEAVE_NS, &fields);
+    if (!pmi->broken &&
+        pmi_tell(pmi, "%s", pmi->second ? "cmd=finalize;" : "cmd=finalize\n") == AQ_OK)
+        (void)pmi_receive(pmi, pmi->second ? "finalize-response" : "finalize_ack", MANAGER_LEAVE_NS,
+                          &fields);
     manager_stream_close(&pmi->stream);
 }
 
-/* ---- opening ---- */
+/* ---- opening with PMI-1 ---- */
 
 /* A server at a port sends rank and size in answer to the process's ID. */
 static aq_status pmi_introduce(struct pmi_manager *pmi)
@@ -171,10 +241,9 @@ static aq_status pmi_introduce(struct pmi_manager *pmi)
         return aqi_fail(AQ_ESTATE, "job",
                         "PMI_PORT is set, but PMI_ID is not: start this program "
                         "with mpiexec");
-    aq_status status = pmi_send(pmi, "cmd=initack pmiid=%.100s\n", id);
-    status = pmi_answer(pmi, status, "initack", &fields);
+    aq_status status = pmi_ask(pmi, false, "initack", &fields, "cmd=initack pmiid=%.100s\n", id);
     while (status == AQ_OK && !debug) {
-        status = pmi_answer(pmi, AQ_OK, "set", &fields);
+        status = pmi_ask(pmi, false, "set", &fields, NULL);
         if (status != AQ_OK) break;
         size = manager_field_number(&fields, "size", UINT32_MAX, &info->size) || size;
         rank = manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) || rank;
@@ -203,10 +272,10 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
     uint32_t version, sub;
-    aq_status status = pmi_send(pmi, "cmd=init pmi_version=1 pmi_subversion=1\n");
-    status = pmi_answer(pmi, status, "response_to_init", &fields);
+    aq_status status = pmi_ask(pmi, false, "response_to_init", &fields,
+                               "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (status != AQ_OK) return status;
-    if (pmi_refused(&fields) || !manager_field_number(&fields, "pmi_version", 99, &version) ||
+    if (pmi_refused(pmi, &fields) || !manager_field_number(&fields, "pmi_version", 99, &version) ||
         !manager_field_number(&fields, "pmi_subversion", 99, &sub) || version != 1)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not support PMI-1: set AQ_BOOT=pmi2 or AQ_BOOT=pmix");
@@ -219,7 +288,7 @@ static aq_status pmi_learn(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
     uint32_t key, value;
-    aq_status status = pmi_answer(pmi, pmi_send(pmi, "cmd=get_maxes\n"), "maxes", &fields);
+    aq_status status = pmi_ask(pmi, false, "maxes", &fields, "cmd=get_maxes\n");
     if (status != AQ_OK) return status;
     if (!manager_field_number(&fields, "keylen_max", UINT32_MAX, &key) ||
         !manager_field_number(&fields, "vallen_max", UINT32_MAX, &value) ||
@@ -228,38 +297,119 @@ static aq_status pmi_learn(struct pmi_manager *pmi)
                         "the manager's limits for keys or values are too short, or not reported "
                         "(%u and 64 bytes are needed)",
                         MANAGER_WIRE_KEY);
-    status = pmi_answer(pmi, pmi_send(pmi, "cmd=get_my_kvsname\n"), "my_kvsname", &fields);
+    status = pmi_ask(pmi, false, "my_kvsname", &fields, "cmd=get_my_kvsname\n");
     if (status != AQ_OK) return status;
     const char *space = manager_field(&fields, "kvsname");
-    if (space == NULL || !manager_is_word(space) || strlen(space) >= sizeof(pmi->space))
+    if (space == NULL || !manager_is_word(space) || strlen(space) >= AQI_MANAGER_NAME)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not report the name of its key-value space");
-    strcpy(pmi->space, space);
-    strcpy(pmi->manager.info.job, space);
+    strcpy(pmi->manager.info.job, space); /* different for each job */
     size_t around = sizeof("cmd=put kvsname= key= value=\n") + strlen(space) + MANAGER_WIRE_KEY;
     pmi->piece = aqi_min(value - 1, PMI_LINE - around);
     return AQ_OK;
 }
 
+/* ---- opening with PMI-2 ---- */
+
+/* The first message is in PMI-1 format, so that both sides detect a mismatch. */
+static aq_status pmi_greet_2(struct pmi_manager *pmi)
+{
+    static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";
+    struct manager_fields fields;
+    uint32_t version = 0;
+    char *line;
+    aq_status status = manager_stream_send(&pmi->stream, hello, sizeof(hello) - 1);
+    if (status == AQ_OK) {
+        status = manager_stream_line(&pmi->stream, aqi_job_config.start_timeout_ns, "init", &line);
+        if (status == AQ_ETIMEOUT) status = manager_silent("init");
+    }
+    if (status != AQ_OK) return status;
+    if (!manager_cut(line, ' ', &fields) || pmi_refused(pmi, &fields) ||
+        !manager_field_number(&fields, "pmi_version", 99, &version) || version != 2)
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager does not support PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
+    return AQ_OK;
+}
+
+static aq_status pmi_introduce_2(struct pmi_manager *pmi)
+{
+    struct manager_fields fields;
+    struct aqi_manager_info *info = &pmi->manager.info;
+    const char *id = getenv("PMI_JOBID"), *rank = getenv("PMI_RANK");
+    char job[220] = "";
+    uint32_t major, minor;
+    if (rank == NULL || !manager_is_word(rank) || (id != NULL && !manager_is_word(id)))
+        return aqi_fail(AQ_ESTATE, "job",
+                        "PMI_FD is set, but PMI_RANK is not: start this program "
+                        "with srun --mpi=pmi2 or mpiexec");
+    /* Left out if unknown: hydra 4.2 ends the job at an empty value. */
+    if (id != NULL) snprintf(job, sizeof(job), "pmijobid=%.200s;", id);
+    aq_status status = pmi_ask(pmi, false, "fullinit-response", &fields,
+                               "cmd=fullinit;%spmirank=%.20s;threaded=FALSE;", job, rank);
+    if (status != AQ_OK) return status;
+    if (pmi_refused(pmi, &fields) ||
+        !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
+        !manager_field_number(&fields, "size", UINT32_MAX, &info->size))
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager does not report the rank and the size of the job in PMI-2's "
+                        "fullinit-response");
+    if (!manager_field_number(&fields, "pmi-version", 99, &major) ||
+        !manager_field_number(&fields, "pmi-subversion", 99, &minor))
+        major = 2, minor = 0; /* hydra 4.2 reports none here, but this one before */
+    snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
+    return AQ_OK;
+}
+
+static aq_status pmi_name_2(struct pmi_manager *pmi)
+{
+    struct manager_fields fields;
+    aq_status status = pmi_ask(pmi, false, "job-getid-response", &fields, "cmd=job-getid;");
+    if (status != AQ_OK) return status;
+    const char *job = manager_field(&fields, "jobid");
+    if (pmi_refused(pmi, &fields) || job == NULL || !manager_is_word(job) ||
+        strlen(job) >= AQI_MANAGER_NAME)
+        return aqi_fail(AQ_EPROTO, "job", "the manager does not report the name of the job");
+    strcpy(pmi->manager.info.job, job);
+    return AQ_OK;
+}
+
+/* ---- opening ---- */
+
 static aq_status pmi_map(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
-    aq_status status = pmi_send(pmi, "cmd=get kvsname=%s key=PMI_process_mapping\n", pmi->space);
-    status = pmi_answer(pmi, status, "get_result", &fields);
-    if (status != AQ_OK) return status;
-    const char *mapping = pmi_refused(&fields) ? NULL : manager_field(&fields, "value");
-    return manager_map_hosts(&pmi->manager, mapping);
+    aq_status status = pmi->second ? pmi_ask(pmi, false, "info-getjobattr-response", &fields,
+                                             "cmd=info-getjobattr;key=PMI_process_mapping;")
+                                   : pmi_ask(pmi, false, "get_result", &fields,
+                                             "cmd=get kvsname=%s key=PMI_process_mapping\n",
+                                             pmi->manager.info.job);
+    return status == AQ_OK ? manager_map_hosts(&pmi->manager, pmi_found(pmi, &fields)) : status;
+}
+
+static aq_status pmi_join(struct pmi_manager *pmi)
+{
+    aq_status status = pmi_identify(pmi);
+    if (status == AQ_OK) status = manager_check_ranks(&pmi->manager);
+    if (status == AQ_OK) status = pmi_greet(pmi);
+    return status == AQ_OK ? pmi_learn(pmi) : status;
+}
+
+static aq_status pmi_join_2(struct pmi_manager *pmi)
+{
+    pmi->piece = PMI_PIECE;
+    aq_status status = pmi_greet_2(pmi);
+    if (status == AQ_OK) status = pmi_introduce_2(pmi);
+    if (status == AQ_OK) status = manager_check_ranks(&pmi->manager);
+    return status == AQ_OK ? pmi_name_2(pmi) : status;
 }
 
 static aq_status pmi_open(struct aqi_manager *manager)
 {
     struct pmi_manager *pmi = pmi_of(manager);
-    aq_status status = manager_stream_open(&pmi->stream, true);
+    pmi->second = manager->kind == &aqi_manager_pmi2;
+    aq_status status = manager_stream_open(&pmi->stream, !pmi->second);
     if (status != AQ_OK) return status;
-    status = pmi_identify(pmi);
-    if (status == AQ_OK) status = manager_check_ranks(manager);
-    if (status == AQ_OK) status = pmi_greet(pmi);
-    if (status == AQ_OK) status = pmi_learn(pmi);
+    status = pmi->second ? pmi_join_2(pmi) : pmi_join(pmi);
     if (status == AQ_OK) status = pmi_map(pmi);
     if (status != AQ_OK) manager_stream_close(&pmi->stream);
     return status;
@@ -274,5 +424,17 @@ const struct aqi_manager_kind aqi_manager_pmi = {
     .fence = pmi_fence,
     .get = pmi_get,
     .abort = pmi_abort,
+    .close = pmi_close,
+};
+
+const struct aqi_manager_kind aqi_manager_pmi2 = {
+    .name = "pmi2",
+    .bytes = sizeof(struct pmi_manager),
+    .launched = pmi_launched_2,
+    .open = pmi_open,
+    .put = pmi_put,
+    .fence = pmi_fence,
+    .get = pmi_get,
+    .abort = pmi_abort_2,
     .close = pmi_close,
 };

@@ -1,4 +1,4 @@
-/* Tests pmi.c and pmi2.c: a manager whose answers are written before the queries arrive. */
+/* Tests pmi.c: a manager whose answers are written before the queries arrive. */
 #include "job/settings.h"
 #include "manager_impl.h"
 
