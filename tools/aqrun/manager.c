@@ -168,6 +168,14 @@ static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *f
     to->argv[to->used] = NULL;
 }
 
+/* Add a text after a prefix, and free it; NULL: out of memory. */
+static void manager_add_text(struct manager_words *to, const char *prefix, char *text)
+{
+    manager_add(to, "%s%s", prefix, text != NULL ? text : "");
+    to->failed = to->failed || text == NULL;
+    free(text);
+}
+
 /* List hosts as "a:2,b:1", or without the numbers. */
 static char *manager_list(const struct manager_wish *wish, bool numbers)
 {
@@ -229,64 +237,36 @@ static bool manager_slurm(struct manager_words *to, const struct manager_wish *w
             "add -N, give each host the same number, or use --spawner ssh");
     manager_add(to, "--ntasks=%u", wish->place->ranks);
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
-    char *list = wish->named ? manager_list(wish, false) : NULL;
-    if (wish->named) manager_add(to, "--nodelist=%s", list != NULL ? list : "");
-    char *names = wish->only ? manager_names(wish) : NULL;
-    manager_add(to, "--export=%s", wish->only && names != NULL ? names : "ALL");
+    if (wish->named) manager_add_text(to, "--nodelist=", manager_list(wish, false));
+    if (wish->only)
+        manager_add_text(to, "--export=", manager_names(wish));
+    else
+        manager_add(to, "--export=ALL");
     if (wish->prefix) manager_add(to, "--label");
     if (wish->oversubscribe) manager_add(to, "--overcommit");
-    to->failed = to->failed || (wish->named && list == NULL) || (wish->only && names == NULL);
-    free(list);
-    free(names);
     return true;
 }
 
-static bool manager_openmpi(struct manager_words *to, const struct manager_wish *wish,
-                            char why[HOSTS_WHY])
+static void manager_mpi(struct manager_words *to, const struct manager_wish *wish, bool hydra)
 {
-    (void)why;
     size_t len;
     manager_add(to, "-n");
     manager_add(to, "%u", wish->place->ranks);
     if (wish->hosts->count > 0 && (wish->named || wish->spread > 0)) {
-        char *list = manager_list(wish, true);
-        manager_add(to, "--host");
-        manager_add(to, "%s", list != NULL ? list : "");
-        to->failed = to->failed || list == NULL;
-        free(list);
+        manager_add(to, hydra ? "-hosts" : "--host");
+        manager_add_text(to, "", manager_list(wish, true));
     }
-    for (size_t i = 0; wish->carried[i] != NULL; i++) {
+    if (hydra && wish->only) {
+        manager_add(to, "-genvlist");
+        manager_add_text(to, "", manager_names(wish));
+    }
+    for (size_t i = 0; !hydra && wish->carried[i] != NULL; i++) {
         if (!manager_name(wish->carried[i], &len)) continue;
         manager_add(to, "-x");
         manager_add(to, "%.*s", (int)len, wish->carried[i]);
     }
-    if (wish->prefix) manager_add(to, "--tag-output");
-    if (wish->oversubscribe) manager_add(to, "--oversubscribe");
-    return true;
-}
-
-static bool manager_hydra(struct manager_words *to, const struct manager_wish *wish,
-                          char why[HOSTS_WHY])
-{
-    (void)why;
-    manager_add(to, "-n");
-    manager_add(to, "%u", wish->place->ranks);
-    if (wish->hosts->count > 0 && (wish->named || wish->spread > 0)) {
-        char *list = manager_list(wish, true);
-        manager_add(to, "-hosts");
-        manager_add(to, "%s", list != NULL ? list : "");
-        to->failed = to->failed || list == NULL;
-        free(list);
-    }
-    if (wish->only) {
-        char *names = manager_names(wish);
-        manager_add(to, "-genvlist");
-        manager_add(to, "%s", names != NULL ? names : "");
-        to->failed = to->failed || names == NULL;
-        free(names);
-    }
-    if (wish->prefix) manager_add(to, "-prepend-rank");
-    return true;
+    if (wish->prefix) manager_add(to, hydra ? "-prepend-rank" : "--tag-output");
+    if (wish->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
 }
 
 static void manager_forget(struct manager_words *words)
@@ -298,17 +278,15 @@ static void manager_forget(struct manager_words *words)
 
 char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY])
 {
-    static bool (*const options[])(struct manager_words *, const struct manager_wish *,
-                                   char *) = {[MANAGER_SLURM] = manager_slurm,
-                                              [MANAGER_OPENMPI] = manager_openmpi,
-                                              [MANAGER_HYDRA] = manager_hydra};
     enum manager_flavor flavor;
     struct manager_words to = {0};
     const struct manager_row *row = manager_find(wish->spawner, &flavor, why);
     if (row == NULL) return NULL;
     manager_add(&to, "%s", row->program);
     if (row->option != NULL) manager_add(&to, "%s", row->option);
-    if (!options[flavor](&to, wish, why)) {
+    if (flavor != MANAGER_SLURM) {
+        manager_mpi(&to, wish, flavor == MANAGER_HYDRA);
+    } else if (!manager_slurm(&to, wish, why)) {
         manager_forget(&to);
         return NULL;
     }
