@@ -91,6 +91,9 @@ void spawn_open(int epoll);
 bool spawn_some(void);
 /* Handle children's reports of a failed exec. */
 void spawn_read_reports(void);
+/* Call `set` for the variables that give a rank its place. */
+typedef void spawn_set_fn(const char *name, const char *value);
+void spawn_place(uint32_t rank, uint32_t ranks, uint32_t local, uint32_t locals, spawn_set_fn *set);
 /* For -t: print the commands that would be run; called instead of spawn_open. */
 void spawn_print(int epoll);
 

@@ -153,7 +153,6 @@ static char **launch_agent(uint32_t host)
 static void launch_print_host(uint32_t host)
 {
     const struct place *place = &launch.place;
-    char number[16];
     printf("# %s, %u of %u processes, ", launch.hosts.list[host].name, place_count(place, host),
            place->ranks);
     if (launch.hosts.list[host].here) {
@@ -166,13 +165,8 @@ static void launch_print_host(uint32_t host)
         free(argv);
     }
     for (uint32_t rank = place->first[host]; rank < place->first[host + 1]; rank++) {
-        const uint32_t values[] = {rank, place->ranks, rank - place->first[host],
-                                   place_count(place, host)};
-        static const char *const names[] = {"AQ_RANK", "AQ_SIZE", "AQ_LOCAL_RANK", "AQ_LOCAL_SIZE"};
-        for (size_t i = 0; i < AQI_COUNT_OF(values); i++) {
-            snprintf(number, sizeof(number), "%u", values[i]);
-            print_variable(names[i], number);
-        }
+        spawn_place(rank, place->ranks, rank - place->first[host], place_count(place, host),
+                    print_variable);
         print_words(job.options.command);
         putchar('\n');
     }

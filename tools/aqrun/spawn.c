@@ -91,25 +91,28 @@ void spawn_read_reports(void)
     }
 }
 
-/* Set the variables that identify a rank, by calling `set` for each. */
-static void spawn_environment(uint32_t rank, void (*set)(const char *name, const char *value))
+static void spawn_number(const char *name, uint32_t value, spawn_set_fn *set)
 {
-    char number[16], size[16], place[16], cores[16], local[16], local_size[16];
-    snprintf(number, sizeof(number), "%u", rank);
-    snprintf(size, sizeof(size), "%u", job.size);
-    snprintf(place, sizeof(place), "%d", spawn.epoll);
-    snprintf(local, sizeof(local), "%u", rank - job.first);
-    snprintf(local_size, sizeof(local_size), "%u", job.count);
-    set("AQ_RANK", number);
-    set("AQ_SIZE", size);
-    set("AQ_LOCAL_RANK", local);
-    set("AQ_LOCAL_SIZE", local_size);
-    if (job.bind) {
-        snprintf(cores, sizeof(cores), "%u", bind_processors());
-        set("AQ_LOCAL_CORES", cores);
-    }
+    char text[16];
+    snprintf(text, sizeof(text), "%u", value);
+    set(name, text);
+}
+
+void spawn_place(uint32_t rank, uint32_t ranks, uint32_t local, uint32_t locals, spawn_set_fn *set)
+{
+    spawn_number("AQ_RANK", rank, set);
+    spawn_number("AQ_SIZE", ranks, set);
+    spawn_number("AQ_LOCAL_RANK", local, set);
+    spawn_number("AQ_LOCAL_SIZE", locals, set);
+}
+
+/* Set the variables that identify a rank, by calling `set` for each. */
+static void spawn_environment(uint32_t rank, spawn_set_fn *set)
+{
+    spawn_place(rank, job.size, rank - job.first, job.count, set);
+    if (job.bind) spawn_number("AQ_LOCAL_CORES", bind_processors(), set);
     set("AQ_JOB_ID", job.id);
-    set("AQ_BOOT_FD", place);
+    spawn_number("AQ_BOOT_FD", (uint32_t)spawn.epoll, set);
 }
 
 static void spawn_set(const char *name, const char *value)
