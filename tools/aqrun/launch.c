@@ -134,17 +134,23 @@ void launch_manager(void)
     exit(EXIT_CANNOT_RUN);
 }
 
+const char *launch_aqrun(void)
+{
+    static char own[PATH_MAX];
+    const char *there = aqi_launch_config.remote_aqrun;
+    if (there[0] != '\0') return there;
+    if (readlink("/proc/self/exe", own, sizeof(own) - 1) <= 0)
+        die("/proc/self/exe: %s", strerror(errno));
+    return own;
+}
+
 /* The command that starts the agent of a host, freed by one free(). Exits if it is invalid. */
 static char **launch_agent(uint32_t host)
 {
-    char own[PATH_MAX], why[SSH_WHY];
-    const char *there = aqi_launch_config.remote_aqrun;
-    ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
-    if (there[0] == '\0' && len <= 0) die("/proc/self/exe: %s", strerror(errno));
-    own[len > 0 ? len : 0] = '\0';
+    char why[SSH_WHY];
     const struct ssh_way way = {.command = aqi_launch_config.ssh_command,
                                 .options = aqi_launch_config.ssh_options,
-                                .aqrun = there[0] != '\0' ? there : own};
+                                .aqrun = launch_aqrun()};
     char **argv = ssh_argv(&way, launch.hosts.list[host].name, why);
     if (argv == NULL) launch_wrong(why);
     return argv;

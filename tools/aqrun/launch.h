@@ -20,6 +20,8 @@ void launch_open(void);
 bool launch_far(void);
 /* With a manager: exec it, or print its command with -t. Returns if there is no manager. */
 void launch_manager(void);
+/* The path of aqrun on other hosts. */
+const char *launch_aqrun(void);
 /* For -t: print what would be run on all hosts. */
 void launch_print(void);
 

@@ -76,17 +76,14 @@ static void plan_limits(void)
 
 static void plan_surroundings(void)
 {
-    static char folder[PATH_MAX], self[PATH_MAX];
+    static char folder[PATH_MAX];
     static const char *nobody[] = {NULL};
     mode_t mask = umask(022);
     umask(mask);
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    const char *there = aqi_launch_config.remote_aqrun;
-    if (len < 0 && there[0] == '\0') die("/proc/self/exe: %s", strerror(errno));
     if (getcwd(folder, sizeof(folder)) == NULL) die("the current directory: %s", strerror(errno));
     plan.ticket.folder = folder;
     plan.ticket.umask = (uint32_t)mask;
-    plan.ticket.remote_aqrun = there[0] != '\0' ? there : self;
+    plan.ticket.remote_aqrun = launch_aqrun();
     plan.ticket.ssh_command = aqi_launch_config.ssh_command;
     plan.ticket.ssh_options = aqi_launch_config.ssh_options;
     plan.ticket.argv = (const char **)(uintptr_t)job.options.command;
