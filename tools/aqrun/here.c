@@ -1,32 +1,20 @@
 /* Determines whether a name refers to this machine. */
+#include "base/inet.h"
 #include "hosts.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-static bool here_same_address(const struct sockaddr *address, int family, const void *bytes)
-{
-    if (address == NULL || address->sa_family != family) return false;
-    if (family == AF_INET) {
-        const struct sockaddr_in *in = (const void *)address;
-        return memcmp(&in->sin_addr, bytes, sizeof(in->sin_addr)) == 0;
-    }
-    const struct sockaddr_in6 *in6 = (const void *)address;
-    return memcmp(&in6->sin6_addr, bytes, sizeof(in6->sin6_addr)) == 0;
-}
-
-static bool here_has_address(int family, const void *bytes)
+static bool here_has_address(const struct sockaddr *address)
 {
     struct ifaddrs *all;
     bool found = false;
     if (getifaddrs(&all) != 0) return false;
     for (const struct ifaddrs *i = all; i != NULL && !found; i = i->ifa_next)
-        found = here_same_address(i->ifa_addr, family, bytes);
+        found = aqi_sockaddr_same_ip(i->ifa_addr, address);
     freeifaddrs(all);
     return found;
 }
@@ -34,18 +22,20 @@ static bool here_has_address(int family, const void *bytes)
 /* Parse an address, ignoring its zone (fe80::1%eth0), which is only meaningful here. */
 static bool here_is_address(const char *name, bool *here)
 {
-    uint8_t bytes[sizeof(struct in6_addr)];
+    union aqi_sockaddr at;
     char address[INET6_ADDRSTRLEN];
     size_t len = strcspn(name, "%");
     if (len >= sizeof(address)) return false;
     memcpy(address, name, len);
     address[len] = '\0';
-    if (inet_pton(AF_INET, address, bytes) == 1)
-        *here = bytes[0] == 127 || here_has_address(AF_INET, bytes);
-    else if (inet_pton(AF_INET6, address, bytes) == 1)
-        *here = here_has_address(AF_INET6, bytes);
+    if (inet_pton(AF_INET, address, &at.v4.sin_addr) == 1)
+        at.any.sa_family = AF_INET;
+    else if (inet_pton(AF_INET6, address, &at.v6.sin6_addr) == 1)
+        at.any.sa_family = AF_INET6;
     else
         return false;
+    bool loopback = at.any.sa_family == AF_INET && ntohl(at.v4.sin_addr.s_addr) >> 24 == 127;
+    *here = loopback || here_has_address(&at.any);
     return true;
 }
 
