@@ -52,9 +52,9 @@ struct ssh_words {
     char *bytes; /* next free byte */
 };
 
-/* Copy the next word of a text to `to`, by the rules of the shell. Returns false if a quote is not
- * closed. */
-static bool ssh_word(const char **text, char **to)
+/* Copy the next word of a text to `to`, by the rules of the shell. Settings have been checked for
+ * quotes that are not closed. */
+static void ssh_word(const char **text, char **to)
 {
     const char *at = *text;
     char quote = '\0';
@@ -70,16 +70,14 @@ static bool ssh_word(const char **text, char **to)
     }
     *(*to)++ = '\0';
     *text = at;
-    return quote == '\0';
 }
 
-static bool ssh_split(struct ssh_words *words, const char *text)
+static void ssh_split(struct ssh_words *words, const char *text)
 {
     while (*(text += strspn(text, " \t\r\n")) != '\0') {
         words->argv[words->count++] = words->bytes;
-        if (!ssh_word(&text, &words->bytes)) return false;
+        ssh_word(&text, &words->bytes);
     }
-    return true;
 }
 
 char **ssh_words(const char *text)
@@ -88,12 +86,9 @@ char **ssh_words(const char *text)
     struct ssh_words words = {.argv = malloc(most * (sizeof(*words.argv) + 1) + 1)};
     if (words.argv == NULL) return NULL;
     words.bytes = (char *)(words.argv + most);
-    if (ssh_split(&words, text)) {
-        words.argv[words.count] = NULL;
-        return words.argv;
-    }
-    free(words.argv);
-    return NULL;
+    ssh_split(&words, text);
+    words.argv[words.count] = NULL;
+    return words.argv;
 }
 
 static void ssh_add(struct ssh_words *words, const char *word)
@@ -112,18 +107,13 @@ static bool ssh_is_openssh(const char *command)
 static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const char *host,
                      const char *line, char why[SSH_WHY])
 {
-    const char *bad = NULL;
-    if (!ssh_split(words, way->command)) bad = way->command;
+    ssh_split(words, way->command);
     bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
     if (words->count == 0)
         return aqi_explain(why, SSH_WHY,
                            "the command by which other hosts are reached is empty: set %s",
                            aqi_setting_variable("AQ_SSH_CMD"));
-    if (bad == NULL && !ssh_split(words, way->options)) bad = way->options;
-    if (bad != NULL)
-        return aqi_explain(why, SSH_WHY, "a quote is not closed in %s or %s: %.200s",
-                           aqi_setting_variable("AQ_SSH_CMD"),
-                           aqi_setting_variable("AQ_SSH_OPTIONS"), bad);
+    ssh_split(words, way->options);
     for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
         ssh_add(words, ssh_defaults[i]);
     ssh_add(words, host);

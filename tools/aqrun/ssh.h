@@ -15,8 +15,8 @@ struct ssh_way {
 };
 
 /*
- * Split a text into words by the rules of the shell, NULL-terminated and freed by one free().
- * NULL: a quote is not closed, or out of memory.
+ * Split a text into words by the rules of the shell, NULL-terminated and freed by one free(). At
+ * its end, all quotes are closed. NULL: out of memory.
  */
 char **ssh_words(const char *text);
 
