@@ -133,6 +133,14 @@ static struct session *session_find(const struct sessions *sessions, uint32_t ho
     return session;
 }
 
+static struct session *session_of(const struct sessions *sessions, pid_t pid)
+{
+    struct session *session = sessions->first;
+    while (session != NULL && session->pid != pid)
+        session = session->next;
+    return session;
+}
+
 /* --- output ----------------------------------------------------------------------------------- */
 
 static void session_line(struct session_stream *stream)
@@ -280,9 +288,7 @@ static void session_died(struct aqi_source *source)
 
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
 {
-    struct session *session = sessions->first;
-    while (session != NULL && session->pid != pid)
-        session = session->next;
+    struct session *session = session_of(sessions, pid);
     if (session == NULL || pid == 0) return false;
     session_over(session, status);
     return true;
@@ -421,10 +427,7 @@ uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
 
 bool sessions_have(const struct sessions *sessions, pid_t pid)
 {
-    const struct session *session = sessions->first;
-    while (session != NULL && session->pid != pid)
-        session = session->next;
-    return session != NULL;
+    return session_of(sessions, pid) != NULL;
 }
 
 void session_answered(struct sessions *sessions, uint32_t host)
