@@ -135,9 +135,3 @@ bool place_ranks(struct place *place, const struct hosts *hosts, const struct pl
     place_finish(place, &deal);
     return true;
 }
-
-void place_free(struct place *place)
-{
-    free(place->first);
-    *place = (struct place){0};
-}

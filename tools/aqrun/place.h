@@ -15,7 +15,7 @@ struct place_wish {
 struct place {
     uint32_t hosts;
     uint32_t ranks;
-    uint32_t *first; /* first rank of each host; after the last one: `ranks` */
+    uint32_t *first; /* first rank of each host, then `ranks`; from malloc */
 };
 
 /*
@@ -36,7 +36,5 @@ static inline uint32_t place_count(const struct place *place, uint32_t host)
 {
     return place->first[host + 1] - place->first[host];
 }
-
-void place_free(struct place *place);
 
 #endif
