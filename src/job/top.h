@@ -11,9 +11,11 @@
 #include "base/wire.h"
 #include "job/hub/hub.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #define AQI_TOP_ROWS 128u /* maximum rows in a packet */
 
@@ -25,6 +27,24 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
     int len = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, AQI_TOP_NAME "%u.%d",
                        user, pid);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+/* Connect to a root of this user. Returns a packet socket, or -1 with errno. */
+static inline int aqi_top_connect(unsigned user, int pid)
+{
+    struct sockaddr_un address;
+    struct ucred who;
+    socklen_t who_len = sizeof(who), size = aqi_top_address(user, pid, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
+        if (who.uid == user) return fd;
+        errno = EACCES; /* not the user in the name */
+    }
+    int err = errno;
+    if (fd >= 0) close(fd);
+    errno = err;
+    return -1;
 }
 
 /* Queries: aqtop requests counters at an interval; aqinfo requests, once, the state of each rank's

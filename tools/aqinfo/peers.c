@@ -129,18 +129,8 @@ static int connect_job(const char *name)
 {
     char path[64];
     struct stat of;
-    struct ucred who;
-    struct sockaddr_un address;
-    socklen_t len = sizeof(who);
     snprintf(path, sizeof(path), "/proc/%.20s", name);
-    int fd = stat(path, &of) == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
-    if (fd < 0) return -1;
-    socklen_t size = aqi_top_address(of.st_uid, (int)strtol(name, NULL, 10), &address);
-    if (connect(fd, (struct sockaddr *)&address, size) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == of.st_uid)
-        return fd;
-    close(fd);
-    return -1;
+    return stat(path, &of) == 0 ? aqi_top_connect(of.st_uid, (int)strtol(name, NULL, 10)) : -1;
 }
 
 /* Report that another process has an incompatible version. */

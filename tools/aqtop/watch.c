@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* The last word of a line of /proc/net/unix is the name, with '@' for the NUL of abstract names. */
@@ -34,28 +32,11 @@ size_t watch_find(struct found_job *jobs, size_t most)
     return count;
 }
 
-static int watch_connect(const struct found_job *job)
-{
-    struct sockaddr_un address;
-    struct ucred who;
-    socklen_t who_len = sizeof(who), size = aqi_top_address(job->user, (int)job->pid, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
-        if (who.uid == job->user) return fd;
-        errno = EACCES; /* not the user in the name */
-    }
-    int err = errno;
-    if (fd >= 0) close(fd);
-    errno = err;
-    return -1;
-}
-
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms)
 {
     const struct aqi_top_ask ask = {.version = aqi_wire_version(AQI_WIRE_TOP),
                                     .interval_ms = interval_ms};
-    *watch = (struct watch){.fd = watch_connect(job), .job = job->pid};
+    *watch = (struct watch){.fd = aqi_top_connect(job->user, (int)job->pid), .job = job->pid};
     if (watch->fd >= 0 && send(watch->fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask))
         return true;
     fprintf(stderr, "aqtop: cannot reach job %d: %s\n", (int)job->pid, strerror(errno));
