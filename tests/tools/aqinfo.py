@@ -42,7 +42,7 @@ class Aqinfo(Case):
         info = self.everything()
         text = self.expect(run(AQINFO, "--all"), 0).stdout
         for entry in info["settings"] + info["transports"] + info["limits"]:
-            self.assertIn(entry["name"], text)
+            self.assertRegex(text, rf"(?m)^  {re.escape(entry['name'])} ")
 
     def test_markdown_documents_each_setting(self):
         text = self.expect(run(AQINFO, "--markdown"), 0).stdout

@@ -92,7 +92,7 @@ static void show_transports(const struct data *data)
 
 static void show_limits(const struct data *data)
 {
-    printf("Limits and properties of the machine and the process");
+    printf("Limits and properties of the machine and the process\n");
     for (size_t i = 0; i < data->limit_count; i++) {
         printf("  %-20s %s\n", data->limits[i].name, data->limits[i].value);
         paragraph(data->limits[i].advice, 6);
