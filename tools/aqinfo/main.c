@@ -177,24 +177,14 @@ static unsigned sections_of(int named)
 
 static void show(const struct data *data, unsigned shown, int named)
 {
-    switch ((enum format)format) {
-    case FORMAT_JSON:
+    if (format == FORMAT_JSON)
         json_show(data, shown);
-        break;
-    case FORMAT_MARKDOWN:
+    else if (format == FORMAT_MARKDOWN)
         markdown_show(data);
-        break;
-    case FORMAT_TRACE: /* handled already */
-    case FORMAT_PEERS:
-        break;
-    case FORMAT_TEXT:
-        if (named) {
-            show_in_full(data);
-        } else {
-            text_show(data, shown);
-        }
-        break;
-    }
+    else if (named)
+        show_in_full(data);
+    else
+        text_show(data, shown);
 }
 
 int main(int argc, char **argv)
