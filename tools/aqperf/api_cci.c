@@ -13,7 +13,6 @@
 
 enum {
     UNDER_WAY = 64,
-    WORD = 8,
     LOOK = 4096, /* empty polls */
     URI_BYTES = 256,
     MOST = 65408 /* maximum message size, see docs/cci.md */
@@ -205,11 +204,6 @@ static void finish(void)
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
 
-static uint32_t at_least_word(size_t size)
-{
-    return (uint32_t)(size < WORD ? WORD : size);
-}
-
 /* Wait until at most this many operations are in flight. */
 static void await(struct perf *perf, uint64_t under_way)
 {
@@ -222,8 +216,8 @@ static void send(struct perf *perf, size_t size, int flags)
 {
     unsigned turns = 0;
     int status;
-    while ((status = lib.send(cci.connection, cci.outgoing, at_least_word(size), NULL, flags)) ==
-           CCI_ENOBUFS)
+    while ((status = lib.send(cci.connection, cci.outgoing, (uint32_t)at_least_word(size), NULL,
+                              flags)) == CCI_ENOBUFS)
         turn(perf, &turns);
     check(status, "cci_send");
     cci.begun += flags != CCI_FLAG_SILENT;

@@ -16,7 +16,6 @@
 enum {
     NAME_MAX_BYTES = 128,
     UNDER_WAY = 64,
-    WORD = 8,
     BATCH = 16,
     LOOK = 4096, /* empty polls */
     TAG = 1
@@ -198,11 +197,6 @@ static void give(struct perf *perf, enum op op, size_t size)
 }
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
-
-static size_t at_least_word(size_t size)
-{
-    return size < WORD ? WORD : size;
-}
 
 static void echo(struct perf *perf, enum op send, size_t size, uint64_t n)
 {

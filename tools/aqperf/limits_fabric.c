@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 8, RECEIVES = 2, LOOK = 4096 /* empty polls */ };
+enum { RECEIVES = 2, LOOK = 4096 /* empty polls */ };
 
 static const struct fabric *const fabrics[] = {
 #if AQPERF_OFI
@@ -82,11 +82,6 @@ static void give_message(struct perf *perf, size_t size)
 }
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
-
-static size_t at_least_word(size_t size)
-{
-    return size < WORD ? WORD : size;
-}
 
 void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
 {

@@ -17,7 +17,6 @@
 #define SEGMENTS 64u     /* maximum datagrams per call */
 #define BURST    63488u  /* maximum bytes per call */
 #define WINDOW   262144u /* bytes in flight, for which a kernel buffer has room */
-#define WORD     8u
 
 static int channel = -1; /* a socket, connected to the peer's */
 static size_t room;      /* size of its buffer, as counted by the kernel */
@@ -124,11 +123,6 @@ static void take(struct perf *perf, uint64_t bytes, size_t segment)
         memcpy(outgoing, &got, sizeof got);
         send_burst(perf, sizeof got, sizeof got);
     }
-}
-
-static size_t at_least_word(uint64_t bytes)
-{
-    return bytes < WORD ? WORD : (size_t)bytes;
 }
 
 /* A stream consists of messages, so a datagram has the size of a message. */

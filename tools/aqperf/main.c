@@ -72,7 +72,7 @@ static void survey(struct perf *perf, const struct row *row)
     perf->row_count++;
 }
 
-static void *allocate(struct perf *perf, size_t count, size_t size)
+void *perf_memory(struct perf *perf, size_t count, size_t size)
 {
     void *memory = aligned_alloc(4096, (count * size + 4095) & ~(size_t)4095);
     if (memory != NULL) {
@@ -95,7 +95,7 @@ static size_t plan(struct perf *perf)
     /* Even with the smallest size, every rank has a block of a collective. */
     if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
-    if (perf->row_count > 0 && perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
+    if (perf->row_count > 0 && perf->rank <= 1) perf->target = perf_memory(perf, 1, perf->max_size);
     return perf->row_count;
 }
 
@@ -107,8 +107,8 @@ static void set_up(struct perf *perf, size_t rows)
     if (perf->rank > 1) return;
     memset(perf->mine->data, 1, 2 * perf->max_size);
     if (perf->rank > 0) return;
-    perf->source = allocate(perf, 1, perf->max_size);
-    perf->results = allocate(perf, rows, sizeof(struct result));
+    perf->source = perf_memory(perf, 1, perf->max_size);
+    perf->results = perf_memory(perf, rows, sizeof(struct result));
     limits_probe_cma(perf);
 }
 

@@ -175,15 +175,6 @@ static double median(struct subject *subject, uint64_t count, double *min, doubl
     return (subject->samples[(count - 1) / 2] + subject->samples[count / 2]) / 2;
 }
 
-static double *new_samples(struct perf *perf)
-{
-    double *samples = calloc(perf->options.repeats, sizeof(double));
-    if (samples != NULL) return samples;
-    fprintf(stderr, "aqperf: out of memory\n");
-    perf->api->quit(1);
-    return NULL;
-}
-
 static struct work work_of(const struct perf *perf, const struct pattern *pattern)
 {
     struct work work = pattern->kind->work;
@@ -224,7 +215,7 @@ static void lead(struct perf *perf, const struct row *row)
     uint64_t repeats = perf->options.repeats;
     if (pattern->sizes->piece != 0) scatter_begin(perf, pattern->sizes->piece, size);
     for (size_t i = 0; i < 3; i++) {
-        subjects[i].samples = new_samples(perf);
+        subjects[i].samples = perf_memory(perf, perf->options.repeats, sizeof(double));
         if (kind->computing == COMPUTING_BEFORE) subjects[i].computes_ns = row->interval_ns;
         if (subjects[i].work.loop != NULL)
             calibrate(perf, &subjects[i], sample_ns(perf, row->interval_ns));

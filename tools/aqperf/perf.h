@@ -25,6 +25,13 @@ enum unit {
 
 struct perf;
 
+/* Messages without the library have at least a word. */
+enum { WORD = 8 };
+static inline size_t at_least_word(size_t size)
+{
+    return size < WORD ? WORD : size;
+}
+
 /* Perform `n` operations of `size` bytes. */
 typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
@@ -386,6 +393,9 @@ bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
 /* The value of a setting of the library. */
 const char *measure_setting(const char *name);
+
+/* main.c: memory for `count` items, to be freed; ends the job if there is none. */
+void *perf_memory(struct perf *perf, size_t count, size_t size);
 
 /* compute.c: use the CPU for this long. */
 void compute_for(double ns);

@@ -4,7 +4,6 @@
  */
 #include "perf.h"
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +13,10 @@ static void make_list(struct perf *perf, struct pieces *list, unsigned char *bas
 {
     list->base = base;
     list->step = step;
-    list->at = realloc(list->at, row_pieces.count * sizeof *list->at);
-    list->vecs = realloc(list->vecs, row_pieces.count * sizeof *list->vecs);
-    if (list->at == NULL || list->vecs == NULL) {
-        fprintf(stderr, "aqperf: out of memory\n");
-        perf->api->quit(1);
-    }
+    free(list->at);
+    free(list->vecs);
+    list->at = perf_memory(perf, row_pieces.count, sizeof *list->at);
+    list->vecs = perf_memory(perf, row_pieces.count, sizeof *list->vecs);
     for (size_t i = 0; i < row_pieces.count; i++) {
         list->at[i] = base + (ptrdiff_t)i * step;
         list->vecs[i] = (struct piece){list->at[i], row_pieces.len};

@@ -201,11 +201,7 @@ void talk_await_rows(struct perf *perf)
 
 static struct place *find_all(struct perf *perf)
 {
-    struct place *all = calloc(perf->ranks, sizeof *all);
-    if (all == NULL) {
-        fprintf(stderr, "aqperf: out of memory\n");
-        perf->api->quit(1);
-    }
+    struct place *all = perf_memory(perf, perf->ranks, sizeof *all);
     for (unsigned rank = 0; rank < perf->ranks; rank++) {
         all[rank].rank = rank;
         all[rank].addr = perf->api->segment(rank, &all[rank].mapped);
