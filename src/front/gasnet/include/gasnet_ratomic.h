@@ -65,52 +65,11 @@ AQG_INLINE void *aqg_ad_at(gex_AD_t ad, gex_DT_t dt, gex_Rank_t rank, void *addr
     case GEX_OP_TO_FETCHING(op):                                                                   \
         old = value;                                                                               \
         break;
-#define AQG_AD_INTEGER(DT, T)                                                                      \
+/* ARITHMETIC performs the other operations; `old` becomes the value before. */
+#define AQG_AD_HERE(DT, T, ARITHMETIC)                                                             \
     AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
     {                                                                                              \
-        T old = 0,                                                                                 \
-          *at = (T *)aqg_ad_at(ad, GEX_DT_##DT, tgt_rank, tgt_addr, sizeof(T), opcode, flags);     \
-        if (AQG_UNLIKELY(at == NULL)) return 0;                                                    \
-        switch (opcode) {                                                                          \
-            AQG_AD_CASE(GEX_OP_ADD, old, __atomic_fetch_add(at, operand1, __ATOMIC_SEQ_CST))       \
-            AQG_AD_CASE(GEX_OP_SUB, old, __atomic_fetch_sub(at, operand1, __ATOMIC_SEQ_CST))       \
-            AQG_AD_CASE(GEX_OP_INC, old, __atomic_fetch_add(at, (T)1, __ATOMIC_SEQ_CST))           \
-            AQG_AD_CASE(GEX_OP_DEC, old, __atomic_fetch_sub(at, (T)1, __ATOMIC_SEQ_CST))           \
-            AQG_AD_CASE(GEX_OP_AND, old, __atomic_fetch_and(at, operand1, __ATOMIC_SEQ_CST))       \
-            AQG_AD_CASE(GEX_OP_OR, old, __atomic_fetch_or(at, operand1, __ATOMIC_SEQ_CST))         \
-            AQG_AD_CASE(GEX_OP_XOR, old, __atomic_fetch_xor(at, operand1, __ATOMIC_SEQ_CST))       \
-        case GEX_OP_SET:                                                                           \
-            __atomic_store_n(at, operand1, __ATOMIC_SEQ_CST);                                      \
-            break;                                                                                 \
-        case GEX_OP_SWAP:                                                                          \
-            old = __atomic_exchange_n(at, operand1, __ATOMIC_SEQ_CST);                             \
-            break;                                                                                 \
-        case GEX_OP_GET:                                                                           \
-            old = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                           \
-            break;                                                                                 \
-        case GEX_OP_CAS:                                                                           \
-        case GEX_OP_FCAS:                                                                          \
-            old = operand1;                                                                        \
-            (void)__atomic_compare_exchange_n(at, &old, operand2, 0, __ATOMIC_SEQ_CST,             \
-                                              __ATOMIC_SEQ_CST);                                   \
-            break;                                                                                 \
-        default: /* a set of several */                                                            \
-            return 0;                                                                              \
-        }                                                                                          \
-        if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
-        return 1;                                                                                  \
-    }                                                                                              \
-    AQG_AD(DT, T, aqg_ad_here_##DT(AQG_AD_VALUES))
-AQG_AD_INTEGER(I32, int32_t)
-AQG_AD_INTEGER(U32, uint32_t)
-AQG_AD_INTEGER(I64, int64_t)
-AQG_AD_INTEGER(U64, uint64_t)
-
-/* Floating-point types have no bitwise operations; arithmetic uses compare-and-swap. */
-#define AQG_AD_FLOATING(DT, T)                                                                     \
-    AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
-    {                                                                                              \
-        T next, old = operand1;                                                                    \
+        T old = operand1;                                                                          \
         T *at = (T *)aqg_ad_at(ad, GEX_DT_##DT, tgt_rank, tgt_addr, sizeof(T), opcode, flags);     \
         if (AQG_UNLIKELY(at == NULL)) return 0;                                                    \
         switch (opcode) {                                                                          \
@@ -128,29 +87,50 @@ AQG_AD_INTEGER(U64, uint64_t)
             (void)__atomic_compare_exchange(at, &old, &operand2, 0, __ATOMIC_SEQ_CST,              \
                                             __ATOMIC_SEQ_CST);                                     \
             break;                                                                                 \
-        default:                                                                                   \
-            __atomic_load(at, &old, __ATOMIC_RELAXED);                                             \
-            do {                                                                                   \
-                switch (opcode) {                                                                  \
-                    AQG_AD_CASE(GEX_OP_ADD, next, old + operand1)                                  \
-                    AQG_AD_CASE(GEX_OP_SUB, next, old - operand1)                                  \
-                    AQG_AD_CASE(GEX_OP_MULT, next, old *operand1)                                  \
-                    AQG_AD_CASE(GEX_OP_MIN, next, operand1 < old ? operand1 : old)                 \
-                    AQG_AD_CASE(GEX_OP_MAX, next, operand1 > old ? operand1 : old)                 \
-                    AQG_AD_CASE(GEX_OP_INC, next, old + (T)1)                                      \
-                    AQG_AD_CASE(GEX_OP_DEC, next, old - (T)1)                                      \
-                default: /* a set of several */                                                    \
-                    return 0;                                                                      \
-                }                                                                                  \
-            } while (!__atomic_compare_exchange(at, &old, &next, 1, __ATOMIC_SEQ_CST,              \
-                                                __ATOMIC_RELAXED));                                \
+            ARITHMETIC(T)                                                                          \
         }                                                                                          \
         if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
         return 1;                                                                                  \
     }                                                                                              \
     AQG_AD(DT, T, aqg_ad_here_##DT(AQG_AD_VALUES))
-AQG_AD_FLOATING(FLT, float)
-AQG_AD_FLOATING(DBL, double)
+
+#define AQG_AD_INTEGER(T)                                                                          \
+    AQG_AD_CASE(GEX_OP_ADD, old, __atomic_fetch_add(at, operand1, __ATOMIC_SEQ_CST))               \
+    AQG_AD_CASE(GEX_OP_SUB, old, __atomic_fetch_sub(at, operand1, __ATOMIC_SEQ_CST))               \
+    AQG_AD_CASE(GEX_OP_INC, old, __atomic_fetch_add(at, (T)1, __ATOMIC_SEQ_CST))                   \
+    AQG_AD_CASE(GEX_OP_DEC, old, __atomic_fetch_sub(at, (T)1, __ATOMIC_SEQ_CST))                   \
+    AQG_AD_CASE(GEX_OP_AND, old, __atomic_fetch_and(at, operand1, __ATOMIC_SEQ_CST))               \
+    AQG_AD_CASE(GEX_OP_OR, old, __atomic_fetch_or(at, operand1, __ATOMIC_SEQ_CST))                 \
+    AQG_AD_CASE(GEX_OP_XOR, old, __atomic_fetch_xor(at, operand1, __ATOMIC_SEQ_CST))               \
+    default: /* a set of several */                                                                \
+        return 0;
+AQG_AD_HERE(I32, int32_t, AQG_AD_INTEGER)
+AQG_AD_HERE(U32, uint32_t, AQG_AD_INTEGER)
+AQG_AD_HERE(I64, int64_t, AQG_AD_INTEGER)
+AQG_AD_HERE(U64, uint64_t, AQG_AD_INTEGER)
+
+/* Floating-point types have no bitwise operations; arithmetic uses compare-and-swap. */
+#define AQG_AD_FLOATING(T)                                                                         \
+    default:                                                                                       \
+        __atomic_load(at, &old, __ATOMIC_RELAXED);                                                 \
+        for (;;) {                                                                                 \
+            T next;                                                                                \
+            switch (opcode) {                                                                      \
+                AQG_AD_CASE(GEX_OP_ADD, next, old + operand1)                                      \
+                AQG_AD_CASE(GEX_OP_SUB, next, old - operand1)                                      \
+                AQG_AD_CASE(GEX_OP_MULT, next, old *operand1)                                      \
+                AQG_AD_CASE(GEX_OP_MIN, next, operand1 < old ? operand1 : old)                     \
+                AQG_AD_CASE(GEX_OP_MAX, next, operand1 > old ? operand1 : old)                     \
+                AQG_AD_CASE(GEX_OP_INC, next, old + (T)1)                                          \
+                AQG_AD_CASE(GEX_OP_DEC, next, old - (T)1)                                          \
+            default: /* a set of several */                                                        \
+                return 0;                                                                          \
+            }                                                                                      \
+            if (__atomic_compare_exchange(at, &old, &next, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) \
+                break;                                                                             \
+        }
+AQG_AD_HERE(FLT, float, AQG_AD_FLOATING)
+AQG_AD_HERE(DBL, double, AQG_AD_FLOATING)
 
 AQG_END
 
