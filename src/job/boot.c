@@ -1,4 +1,4 @@
-/* The table of bootstrap kinds, and their common code. */
+/* The choice of the bootstrap, and the common code of its kinds. */
 #include "job/boot.h"
 
 #include "base/fail.h"
@@ -15,21 +15,16 @@ struct boot_table {
     size_t bytes;
 };
 
-/* Tried in this order; the last one always matches. */
-static const struct aqi_boot_kind *const boot_kinds[] = {&aqi_boot_fork, &aqi_boot_single};
-
 static aq_status boot_choose(const struct aqi_boot_kind **kind)
 {
     const struct aqi_manager_kind *manager;
-    size_t i = 0;
+    bool launched = aqi_job_config.boot_fd != 0;
     aq_status status = aqi_manager_choose(&manager);
     if (status != AQ_OK) return status;
-    if (aqi_job_config.boot == AQI_BOOT_AS_FORK && !aqi_boot_fork.launched())
+    if (aqi_job_config.boot == AQI_BOOT_AS_FORK && !launched)
         return aqi_fail(AQ_ESTATE, "job", "AQ_BOOT=fork, but aqrun did not start this process");
-    while (!boot_kinds[i]->launched())
-        i++;
-    *kind = boot_kinds[i];
-    if (manager != NULL) *kind = &aqi_boot_fork; /* through an agent that the ranks start */
+    /* With a manager, through an agent that the ranks start. */
+    *kind = launched || manager != NULL ? &aqi_boot_fork : &aqi_boot_single;
     if (aqi_job_config.boot == AQI_BOOT_AS_SINGLE) *kind = &aqi_boot_single;
     return AQ_OK;
 }

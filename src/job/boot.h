@@ -4,8 +4,8 @@
  *
  * A kind of bootstrap is a row of operations: "fork" (a control socket to the agent of this host:
  * aqrun, which passes it down, or one forked by the processes of a manager's job, managed.h) and
- * "single" (no launcher: a job of one). To add one: a file with its row, and a line in the table of
- * boot.c.
+ * "single" (no launcher: a job of one). To add one: a file with its row, and a case in
+ * boot_choose.
  */
 #ifndef AQI_BOOT_H
 #define AQI_BOOT_H
@@ -68,10 +68,7 @@ static inline size_t aqi_boot_set_bytes(uint32_t size)
 
 /* Every slot is filled. Call as boot->kind->reach(boot, …). */
 struct aqi_boot_kind {
-    const char *name;
     size_t bytes; /* size of its struct */
-    /* Whether this process was started this way. */
-    bool (*launched)(void);
     /* Join; fill `info`, `alerts` and `fd` of a zeroed struct. Releases everything on failure. */
     aq_status (*open)(struct aqi_boot *boot);
     /*

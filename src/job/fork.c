@@ -57,11 +57,6 @@ static const char *fork_agent(const struct fork_boot *fork)
     return fork->managed != NULL ? "the agent of this host" : "aqrun";
 }
 
-static bool fork_launched(void)
-{
-    return aqi_job_config.boot_fd != 0;
-}
-
 /*
  * Wait until the socket is ready for `events`. `*waited` accumulates over calls, excluding the
  * time for which this process was stopped (Ctrl-Z).
@@ -562,9 +557,7 @@ static void fork_close(struct aqi_boot *boot)
 }
 
 const struct aqi_boot_kind aqi_boot_fork = {
-    .name = "fork",
     .bytes = sizeof(struct fork_boot),
-    .launched = fork_launched,
     .open = fork_open,
     .allgather = fork_allgather,
     .table = fork_table,

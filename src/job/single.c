@@ -28,11 +28,6 @@ static struct single_boot *single_of(struct aqi_boot *boot)
     return (struct single_boot *)(void *)boot;
 }
 
-static bool single_launched(void)
-{
-    return true;
-}
-
 static aq_status single_open(struct aqi_boot *boot)
 {
     boot->info.size = 1;
@@ -146,9 +141,7 @@ static void single_close(struct aqi_boot *boot)
 }
 
 const struct aqi_boot_kind aqi_boot_single = {
-    .name = "single",
     .bytes = sizeof(struct single_boot),
-    .launched = single_launched,
     .open = single_open,
     .allgather = single_allgather,
     .table = single_table,
