@@ -94,12 +94,6 @@ static void proxy_kill(void *arg, uint32_t rank, int number)
     aqi_desk_signal(rank, number);
 }
 
-static bool proxy_asleep(void *arg, uint32_t rank)
-{
-    (void)arg, (void)rank;
-    return false;
-}
-
 static void proxy_say(void *arg, bool always, const char *text)
 {
     (void)arg;
@@ -112,16 +106,6 @@ static void proxy_output(void *arg, uint32_t rank, unsigned stream, const void *
     if (stream != AQI_STREAM_LOG) return; /* other output is handled by the manager */
     ssize_t written = write(STDERR_FILENO, bytes, len);
     (void)written;
-}
-
-static void proxy_input(void *arg, const void *bytes, size_t len)
-{
-    (void)arg, (void)bytes, (void)len; /* as is input */
-}
-
-static void proxy_shut(void *arg, unsigned stream)
-{
-    (void)arg, (void)stream;
 }
 
 static void proxy_over(void *arg, int code)
@@ -251,11 +235,8 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
                                               .exit_timeout_ns = aqi_job_config.exit_timeout_ns,
                                               .host_timeout_ns = aqi_job_config.host_timeout_ns,
                                               .hooks = {.kill = proxy_kill,
-                                                        .asleep = proxy_asleep,
                                                         .say = proxy_say,
                                                         .output = proxy_output,
-                                                        .input = proxy_input,
-                                                        .shut = proxy_shut,
                                                         .over = proxy_over,
                                                         .die = proxy_die}},
                                       .local_ranks = plan->info.local_size,

@@ -86,7 +86,8 @@ static bool closing_some_go(struct aqi_hub *hub)
     for (uint32_t i = 0; i < hub->count; i++) {
         struct hub_local *local = &hub->locals[i];
         if (!local->running) continue;
-        bool asleep = hub->params.hooks.asleep(hub->params.arg, local->rank);
+        bool asleep = hub->params.hooks.asleep != NULL &&
+                      hub->params.hooks.asleep(hub->params.arg, local->rank);
         local->asleep = asleep ? local->asleep + 1 : 0;
         some = some || local->asleep < CLOSING_LOOKS_ASLEEP;
         if (hub->closing.looks == 0)

@@ -79,7 +79,7 @@ struct aqi_hub_hooks {
     void (*kill)(void *arg, uint32_t rank, int number);
     /* The job was stopped or continued. While it is stopped, hosts may be silent. May be NULL. */
     void (*pause)(void *arg, bool paused);
-    /* Whether this killed rank is in an uninterruptible sleep. */
+    /* Whether this killed rank is in an uninterruptible sleep. May be NULL. */
     bool (*asleep)(void *arg, uint32_t rank);
     /* Additional information about a process that was killed by SIGKILL, such as a memory
      * shortage: "" or ", …". May be NULL. */
@@ -90,9 +90,9 @@ struct aqi_hub_hooks {
     void (*say)(void *arg, bool always, const char *text);
     /* Root: output of a rank of another host. */
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
-    /* Input from the root's aqi_hub_input, for rank 0; `len` 0 is its end. */
+    /* Input from the root's aqi_hub_input, for rank 0; `len` 0 is its end. May be NULL. */
     void (*input)(void *arg, const void *bytes, size_t len);
-    /* This stream has no reader any more: make the ranks of this host notice. */
+    /* This stream has no reader any more: make the ranks of this host notice. May be NULL. */
     void (*shut)(void *arg, unsigned stream);
     /* Report the counters of this host's ranks at this interval; 0: stop. May be NULL. */
     void (*watch)(void *arg, uint64_t interval_ns);

@@ -297,11 +297,12 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
         local_pass(hub, note);
         break;
     case HUB_INPUT:
-        if (hub_local(hub, 0) != NULL)
+        if (hub_local(hub, 0) != NULL && hub->params.hooks.input != NULL)
             hub->params.hooks.input(hub->params.arg, note->data, note->len);
         break;
     case HUB_SHUT:
-        if (note->event < AQI_STREAM_SHOWN) hub->params.hooks.shut(hub->params.arg, note->event);
+        if (note->event < AQI_STREAM_SHOWN && hub->params.hooks.shut != NULL)
+            hub->params.hooks.shut(hub->params.arg, note->event);
         break;
     case HUB_WATCH:
         if (hub->params.hooks.watch != NULL) hub->params.hooks.watch(hub->params.arg, note->wait);
