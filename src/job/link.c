@@ -62,12 +62,6 @@ void link_due(struct aqi_links *links, uint64_t at_ns)
     if (at_ns < links->next_ns) links->next_ns = at_ns;
 }
 
-/* A fresh random number. */
-static void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
-{
-    if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
-}
-
 /* If the path carries smaller packets than the interface, and a firewall drops the ICMP messages
  * that report it, small packets pass and larger ones are retransmitted forever. Both sides set
  * this, so it applies in both directions. It cannot be changed later, but agents send little
@@ -76,13 +70,6 @@ void link_keep_short(int fd)
 {
     int bytes = LINK_PACKET - 40; /* minus the headers of IPv4 and TCP */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof(bytes));
-}
-
-/* An option of every link; failures are ignored. */
-static void link_tune(int fd)
-{
-    int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state)
@@ -246,11 +233,6 @@ static void link_broke(struct aqi_link *link, int error)
         link_doom(link, status, "%s", why);
 }
 
-static void link_closed(struct aqi_link *link)
-{
-    link_doom(link, AQ_OK, "closed");
-}
-
 /* Remove sent data from the queue. */
 static void link_sent(struct aqi_link *link, size_t len)
 {
@@ -301,7 +283,8 @@ static void link_flush(struct aqi_link *link)
     if (link->state == LINK_DOOMED) return;
     if (turn != 0) link->said_ns = aqi_now_ns();
     aqi_source_watch(&link->source, link->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
-    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL) link_closed(link);
+    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL)
+        link_doom(link, AQ_OK, "closed");
 }
 
 /* Send handshake bytes, which are few enough for the socket's buffer. */
@@ -355,7 +338,7 @@ static void link_serve(struct aqi_link *link, const struct aqi_seal_frame *frame
         if (link->state == LINK_OPEN)
             link_say_last(link, 0);
         else if (link->first == NULL)
-            link_closed(link);
+            link_doom(link, AQ_OK, "closed");
     } else {
         link_doom(link, AQ_EPROTO, "malformed frame of kind %u with %zu bytes", frame->kind,
                   frame->len);
@@ -420,8 +403,9 @@ void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call)
 {
     uint8_t nonce[AQI_SEAL_NONCE];
-    link_nonce(nonce);
-    link_tune(fd);
+    int on = 1;
+    if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     aqi_seal_open(&link->seal, &link->links->job, role, call, nonce);
     aqi_source_open(&link->source, fd, link_ready);
     int error = aqi_source_try_watch(&link->source, EPOLLIN);
