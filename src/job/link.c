@@ -306,8 +306,7 @@ static void link_opened(struct aqi_link *link)
         link->stranger = false;
         char at[AQI_LINK_NAME_BYTES];
         snprintf(at, sizeof(at), "%s", link->name);
-        if (link->seal.call.from != AQI_SEAL_ANY_HOST)
-            snprintf(link->name, sizeof(link->name), "host %u (%.80s)", link->seal.call.from, at);
+        snprintf(link->name, sizeof(link->name), "host %u (%.80s)", link->seal.call.from, at);
     } else {
         link_call_drop(link);
     }

@@ -147,11 +147,8 @@ static void link_call_prove(struct aqi_link *link, struct link_try *try, uint64_
     try->state = TRY_PROVES;
     try->due_ns = now + link->links->config.prove_ns;
     link_due(link->links, try->due_ns);
-    if (link->call->who.to != AQI_SEAL_ANY_HOST)
-        snprintf(link->name, sizeof(link->name), "host %u (%s)", link->call->who.to,
-                 aqi_sockaddr_text(&try->at, text));
-    else
-        snprintf(link->name, sizeof(link->name), "%s", aqi_sockaddr_text(&try->at, text));
+    snprintf(link->name, sizeof(link->name), "host %u (%s)", link->call->who.to,
+             aqi_sockaddr_text(&try->at, text));
     link_begin(link, fd, AQI_SEAL_CALLER, &link->call->who);
 }
 
@@ -172,10 +169,7 @@ static void link_call_doom(struct aqi_link *link)
             try->status == AQ_EACCESS)
             status = try->status;
     }
-    if (call->who.to != AQI_SEAL_ANY_HOST)
-        snprintf(link->name, sizeof(link->name), "host %u", call->who.to);
-    else
-        snprintf(link->name, sizeof(link->name), "the called host");
+    snprintf(link->name, sizeof(link->name), "host %u", call->who.to);
     link_doom(link, status, "cannot be reached at %s", text);
 }
 

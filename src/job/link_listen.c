@@ -42,7 +42,7 @@ static void link_listen_drop_oldest(struct aqi_links *links, const char *why)
 
 static void link_listen_take(struct aqi_links *links, int fd, const union aqi_sockaddr *from)
 {
-    const struct aqi_seal_call own = {.from = AQI_SEAL_ANY_HOST, .to = links->config.host};
+    const struct aqi_seal_call own = {.to = links->config.host};
     if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
         link_listen_drop_oldest(links, "too many connections have not proved yet that they belong "
                                        "to this job: closing the oldest");

@@ -214,7 +214,7 @@ static aq_status seal_called(struct aqi_seal *seal)
     accept.answered = htole32(own);
     seal_said(seal, seal_proof_labels[AQI_SEAL_LISTENER], accept.proof);
     seal_say(seal, &accept, sizeof(accept));
-    if (seal->call.to != own && seal->call.to != AQI_SEAL_ANY_HOST)
+    if (seal->call.to != own)
         return seal_fail(seal, AQ_EMISMATCH,
                          "host %u of this job expects host %u here, but this is host %u",
                          seal->call.from, seal->call.to, own);
@@ -231,7 +231,7 @@ static aq_status seal_accepted(struct aqi_seal *seal)
     seal_said(seal, seal_proof_labels[AQI_SEAL_LISTENER], proof);
     if (!aqi_mac_same(proof, accept.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
-    if (seal->answered != seal->call.to && seal->call.to != AQI_SEAL_ANY_HOST)
+    if (seal->answered != seal->call.to)
         return seal_fail(seal, AQ_EMISMATCH, "it is host %u of this job, not host %u",
                          seal->answered, seal->call.to);
     seal_make_keys(seal);

@@ -29,9 +29,8 @@
 #define AQI_SEAL_HEAD      4u /* bytes that precede the payload of a frame */
 #define AQI_SEAL_TAG       16u
 #define AQI_SEAL_FRAME_MAX (1u << 20) /* maximum bytes of a payload */
-#define AQI_SEAL_ANY_HOST  UINT32_MAX
-#define AQI_SEAL_SMALL     64u  /* maximum bytes of a message of the handshake */
-#define AQI_SEAL_WHY       192u /* of a reason, with NUL */
+#define AQI_SEAL_SMALL     64u        /* maximum bytes of a message of the handshake */
+#define AQI_SEAL_WHY       192u       /* of a reason, with NUL */
 
 /* State shared by all streams of a process. */
 struct aqi_seal_job {
@@ -47,8 +46,8 @@ enum aqi_seal_role { AQI_SEAL_CALLER, AQI_SEAL_LISTENER };
 
 /* The caller, the called host and the purpose of a connection; authenticated. */
 struct aqi_seal_call {
-    uint32_t from; /* host number of the caller; AQI_SEAL_ANY_HOST: not a host of the job */
-    uint32_t to;   /* the called host; AQI_SEAL_ANY_HOST: whichever answers */
+    uint32_t from; /* host number of the caller */
+    uint32_t to;   /* the called host */
     uint32_t want; /* a number from the caller for the listener */
 };
 
