@@ -63,15 +63,12 @@ static bool managed_leads(const struct aqi_managed *managed)
 
 static socklen_t managed_address(const struct managed_card *card, struct sockaddr_un *address)
 {
-    static const char digits[] = "0123456789abcdef";
     char *at = address->sun_path;
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     *at++ = '\0';
     at = stpcpy(at, "aq-agent-");
-    for (size_t i = 0; i < sizeof(card->name); i++) {
-        *at++ = digits[card->name[i] >> 4];
-        *at++ = digits[card->name[i] & 15];
-    }
+    for (size_t i = 0; i < sizeof(card->name); i++)
+        at += sprintf(at, "%02x", card->name[i]);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)(at - address->sun_path));
 }
 
@@ -166,12 +163,6 @@ static aq_status managed_put(struct aqi_managed *managed, const char *key, const
     return managed->manager->kind->put(managed->manager, key, bytes, len);
 }
 
-static aq_status managed_get(struct aqi_managed *managed, uint32_t rank, const char *key,
-                             void *bytes, size_t room, size_t *len)
-{
-    return managed->manager->kind->get(managed->manager, rank, key, bytes, room, len);
-}
-
 /* Get a value that begins with a version, which must be the one of this library. */
 static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, const char *key,
                                   void *bytes, size_t want)
@@ -180,7 +171,8 @@ static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, co
     char them[32], why[200];
     uint32_t version;
     size_t len = 0;
-    aq_status status = managed_get(managed, rank, key, value, sizeof(value), &len);
+    struct aqi_manager *manager = managed->manager;
+    aq_status status = manager->kind->get(manager, rank, key, value, sizeof(value), &len);
     if (status != AQ_OK) return status;
     memcpy(&version, value, sizeof(version));
     if (len == want && version == aqi_wire_version(AQI_WIRE_AGENTS)) {
@@ -199,11 +191,12 @@ static aq_status managed_feed_above(struct aqi_managed *managed)
 {
     char all[MANAGED_FEED_MAX];
     size_t used = 0, len;
-    uint32_t host = managed->manager->info.host;
+    struct aqi_manager *manager = managed->manager;
+    uint32_t host = manager->info.host;
     while ((host = aqi_hub_parent(host, AQI_MANAGED_FANOUT)) != AQI_NO_AGENT) {
-        uint32_t first = aqi_manager_first(managed->manager, host);
-        aq_status status = managed_get(managed, first, managed_offer_key, all + used,
-                                       sizeof(all) - used - 1, &len);
+        uint32_t first = aqi_manager_first(manager, host);
+        aq_status status = manager->kind->get(manager, first, managed_offer_key, all + used,
+                                              sizeof(all) - used - 1, &len);
         if (status != AQ_OK) return status;
         used += len;
         all[used++] = '\0';
