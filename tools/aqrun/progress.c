@@ -34,8 +34,8 @@ static void progress_write(const struct progress_hosts *hosts, uint32_t missing,
     progress_add(line, &used, "%u of %u hosts have answered; waiting for", hosts->count - missing,
                  hosts->count);
     for (uint32_t i = 0; i < hosts->count && named < PROGRESS_NAMES; i++) {
-        if (hosts->answered(hosts->arg, i)) continue;
-        progress_add(line, &used, "%s %.40s", named > 0 ? "," : "", hosts->name(hosts->arg, i));
+        if (hosts->answered(i)) continue;
+        progress_add(line, &used, "%s %.40s", named > 0 ? "," : "", hosts->name(i));
         named++;
     }
     if (missing > named) progress_add(line, &used, " and %u more", missing - named);
@@ -46,7 +46,7 @@ bool progress_line(struct progress *progress, const struct progress_hosts *hosts
 {
     uint32_t missing = 0;
     for (uint32_t i = 0; i < hosts->count; i++)
-        missing += !hosts->answered(hosts->arg, i);
+        missing += !hosts->answered(i);
     *next = UINT64_MAX;
     if (missing == 0) return false;
     bool due = now >= progress_due(progress);

@@ -15,9 +15,8 @@ struct progress {
 
 struct progress_hosts {
     uint32_t count;
-    bool (*answered)(void *arg, uint32_t host);
-    const char *(*name)(void *arg, uint32_t host);
-    void *arg;
+    bool (*answered)(uint32_t host);
+    const char *(*name)(uint32_t host);
 };
 
 /*

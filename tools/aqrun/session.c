@@ -57,19 +57,17 @@ struct session {
 
 struct sessions {
     struct session_hooks hooks;
-    void *arg;
     uint32_t fanout, open, unanswered;
     uint64_t timeout_ns;
     struct session *first, **last;
 };
 
-struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
+struct sessions *sessions_open(const struct session_hooks *hooks, uint32_t fanout,
                                uint64_t timeout_ns)
 {
     struct sessions *sessions = calloc(1, sizeof(*sessions));
     if (sessions == NULL) return NULL;
     sessions->hooks = *hooks;
-    sessions->arg = arg;
     sessions->fanout = fanout > 0 ? fanout : UINT32_MAX;
     sessions->timeout_ns = timeout_ns;
     sessions->last = &sessions->first;
@@ -160,9 +158,9 @@ static void session_line(struct session_stream *stream)
         session->said_error = stream->number == STDERR_FILENO;
     }
     if (session->lines++ < SESSION_LINES)
-        all->hooks.line(all->arg, session->host, stream->number, stream->line);
+        all->hooks.line(session->host, stream->number, stream->line);
     else if (session->lines == SESSION_LINES + 1)
-        all->hooks.line(all->arg, session->host, stream->number, "(further output is not shown)");
+        all->hooks.line(session->host, stream->number, "(further output is not shown)");
 }
 
 /* Read once. Returns false if there is no data now, or never will be. */
@@ -250,7 +248,7 @@ static void session_finish(struct session *session, bool failed, const char *why
     enum session_end how = session->state == SESSION_ANSWERED ? SESSION_SERVED
                            : failed                           ? SESSION_CAME_TO_NOTHING
                                                               : SESSION_WITHDREW;
-    all->hooks.ended(all->arg, session->host, how, why);
+    all->hooks.ended(session->host, how, why);
     session_free(session);
 }
 
@@ -329,7 +327,7 @@ static _Noreturn void session_exec(const struct session *session, struct session
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(SESSION_NO_EXEC);
-    if (session->all->hooks.child != NULL) session->all->hooks.child(session->all->arg);
+    if (session->all->hooks.child != NULL) session->all->hooks.child();
     for (int i = 0; i < 3; i++)
         if (dup2(ends->theirs[i], i) < 0) _exit(SESSION_NO_EXEC);
     setenv("SSH_ASKPASS_REQUIRE", "never", 1);

@@ -26,12 +26,12 @@ struct session_hooks {
      * A line of the session's output, from ssh, login scripts or the agent, made printable.
      * `stream` is 1 or 2.
      */
-    void (*line)(void *arg, uint32_t host, int stream, const char *text);
+    void (*line)(uint32_t host, int stream, const char *text);
     /* The session has ended; no other hook follows. `why` says what happened, where, and what to
      * do; after session_answered the end may be normal. */
-    void (*ended)(void *arg, uint32_t host, enum session_end how, const char *why);
+    void (*ended)(uint32_t host, enum session_end how, const char *why);
     /* Called in the child before exec, to restore signals, or NULL. */
-    void (*child)(void *arg);
+    void (*child)(void);
 };
 
 struct sessions;
@@ -40,7 +40,7 @@ struct sessions;
  * At most `fanout` sessions (0: any number) may be unanswered at a time, each for at most
  * `timeout_ns`. Returns NULL if out of memory.
  */
-struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
+struct sessions *sessions_open(const struct session_hooks *hooks, uint32_t fanout,
                                uint64_t timeout_ns);
 /* Kill the remaining sessions without calling hooks. */
 void sessions_close(struct sessions *sessions);

@@ -30,17 +30,15 @@ static struct {
     unsigned count_lines;
 } heard;
 
-static void hear_line(void *arg, uint32_t host, int stream, const char *text)
+static void hear_line(uint32_t host, int stream, const char *text)
 {
-    (void)arg;
     size_t used = strlen(heard.lines);
     heard.count_lines++;
     snprintf(heard.lines + used, sizeof(heard.lines) - used, "%u/%d: %s\n", host, stream, text);
 }
 
-static void hear_end(void *arg, uint32_t host, enum session_end how, const char *why)
+static void hear_end(uint32_t host, enum session_end how, const char *why)
 {
-    (void)arg;
     assert_false(heard.ended[host]);
     heard.ended[host] = true;
     heard.how[host] = how;
@@ -133,7 +131,7 @@ static void start(struct sessions *sessions, uint32_t host, const char *name, si
 static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
 {
     memset(&heard, 0, sizeof(heard));
-    struct sessions *sessions = sessions_open(&hooks, NULL, fanout, timeout_ns);
+    struct sessions *sessions = sessions_open(&hooks, fanout, timeout_ns);
     assert_non_null(sessions);
     return sessions;
 }

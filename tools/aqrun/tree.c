@@ -55,10 +55,9 @@ void tree_came(void *arg, uint32_t number)
 
 /* --- sessions ------------------------------------------------------------------------------- */
 
-static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
+static void tree_on_line(uint32_t host, int stream, const char *text)
 {
     static const char self[] = "aqrun: "; /* the prefix of our own lines, too */
-    (void)arg;
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
     /*
      * An agent that attaches after the end of the job fails, which is neither reported nor a
@@ -70,9 +69,8 @@ static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
         aqi_hub_tell(job.hub, "host %s: %s", tree_name(host), text);
 }
 
-static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const char *why)
+static void tree_on_ended(uint32_t host, enum session_end how, const char *why)
 {
-    (void)arg;
     aqi_hub_now(job.hub, aqi_now_ns());
     if (how == SESSION_SERVED)
         aqi_hub_tell(job.hub, "%s", why); /* the link reports more */
@@ -82,9 +80,8 @@ static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const 
         aqi_hub_say(job.hub, "%s", why); /* in any state: only users can fix this */
 }
 
-static void tree_on_child(void *arg)
+static void tree_on_child(void)
 {
-    (void)arg;
     reaper_restore_signals();
     limits_restore();
 }
@@ -159,9 +156,8 @@ void tree_start_all(void)
         const struct ticket_host *host = &tree.plan.tree[i];
         if (aqi_hub_parent(host->number, tree.plan.fanout) != job.agent) continue;
         if (tree.sessions == NULL)
-            tree.sessions =
-                sessions_open(&hooks, NULL, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
-                              tree.plan.ssh_timeout_ns);
+            tree.sessions = sessions_open(&hooks, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
+                                          tree.plan.ssh_timeout_ns);
         if (tree.sessions == NULL) die("no memory for ssh sessions");
         tree_start(host);
     }
@@ -177,15 +173,13 @@ bool tree_has(pid_t pid)
     return tree.sessions != NULL && sessions_have(tree.sessions, pid);
 }
 
-static bool tree_answered(void *arg, uint32_t index)
+static bool tree_answered(uint32_t index)
 {
-    (void)arg;
     return aqi_hub_agent_here(job.hub, index + 1);
 }
 
-static const char *tree_name_at(void *arg, uint32_t index)
+static const char *tree_name_at(uint32_t index)
 {
-    (void)arg;
     return tree.plan.tree[index].name;
 }
 
