@@ -113,8 +113,6 @@ static void option_timeout(const char *value)
     }
 }
 
-static bool options_keep;
-
 static const struct command_row option_rows[] = {
     {'n', "ranks", "N",
      "start N processes, 1 to 65536 (default: one per slot, or one per host if there are no slots; "
@@ -162,7 +160,7 @@ static const struct command_row option_rows[] = {
      "dry run: print the commands that would be run, one line per process, and run nothing",
      .flag = &job.options.test_only},
     {'k', "keep", NULL, "keep temporary files; has no effect, since aqrun creates none",
-     .flag = &options_keep},
+     .take = NULL},
     {0, "survive", NULL,
      "continue when a process dies, and notify the others (sets AQ_SURVIVE=yes)",
      .variable = "AQ_SURVIVE"},
