@@ -128,6 +128,18 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why);
 /* From now on, detect the end of the process that started this one. */
 void remote_watch_input(void);
 
+/*
+ * plan.c: for jobs with ranks on other hosts: add the location of all ranks to `hub`, and set
+ * job.first and job.count. Returns the root's ticket, as if it had received one.
+ */
+const struct ticket *plan_open(struct aqi_hub_params *hub, const char *ports);
+
+/* print.c: words of commands, quoted for users and shells, as printed by -t. */
+/* Print NAME=VALUE and a blank. */
+void print_variable(const char *name, const char *value);
+/* Print all words of a command. */
+void print_words(char *const *words);
+
 /* guard.c: a process that kills the remaining processes of ranks if aqrun itself is killed. */
 /* Start it with a shared table of process groups; returns that table, initialized to 0. */
 pid_t *guard_open(uint32_t groups);

@@ -4,7 +4,6 @@
 #include "command.h"
 #include "job.h"
 #include "manager.h"
-#include "print.h"
 #include "ssh.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 #include "job/agent.h"
 #include "job/settings.h"
 #include "launch.h"
-#include "plan.h"
 #include "ticket.h"
 #include "tree.h"
 

@@ -1,6 +1,4 @@
 /* Derives agents from hosts and ranks: the root, the ranks of each agent, and the tickets. */
-#include "plan.h"
-
 #include "job.h"
 #include "job/settings.h"
 #include "launch.h"

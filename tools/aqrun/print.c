@@ -1,6 +1,4 @@
 /* Words of commands, quoted for users and shells. */
-#include "print.h"
-
 #include "job.h"
 
 #include <stdio.h>

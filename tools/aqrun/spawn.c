@@ -1,7 +1,6 @@
 /* Forking the ranks, a few at a time so that aqrun stays responsive, and exec of the program. */
 #include "files.h"
 #include "job.h"
-#include "print.h"
 
 #include <errno.h>
 #include <fcntl.h>
