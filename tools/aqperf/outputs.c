@@ -1,5 +1,4 @@
 /* The results as files: JSON, comma-separated values, and a plot. */
-#include "outputs.h"
 #include "json.h"
 #include "perf.h"
 #include <errno.h>

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define MAX_THREADS   64u /* threads per rank */
 #define MAX_SIZE      ((size_t)1 << 30)
@@ -523,5 +524,7 @@ struct outputs;
 struct outputs *outputs_open(const struct options *options);
 /* Returns 0, or -1 after printing a message if a file could not be written. */
 int outputs_write(struct outputs *outputs, const struct perf *perf);
+/* Draw all results as one self-contained SVG picture. */
+void plot_write(FILE *out, const struct perf *perf);
 
 #endif

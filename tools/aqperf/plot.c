@@ -1,6 +1,6 @@
 /* Draws the results as an SVG picture: a panel for each unit, with logarithmic axes for sizes and
  * figures, and the machine's limits as dashed lines in the color of their pattern. */
-#include "outputs.h"
+#include "perf.h"
 #include <math.h>
 #include <string.h>
 
