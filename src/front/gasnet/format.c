@@ -198,14 +198,12 @@ void *gasnett_mmap(uintptr_t size)
 /* Copy the low bytes of a value, in the byte order of an integer of that size. */
 void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes)
 {
-    const char *bytes = (const char *)&value;
-    memcpy(dst, gasnett_isLittleEndian() ? bytes : bytes + sizeof(value) - nbytes, nbytes);
+    memcpy(dst, aqg_value_bytes(&value, nbytes), nbytes);
 }
 
 gex_RMA_Value_t aqg_value_of(const void *src, size_t nbytes)
 {
     gex_RMA_Value_t value = 0;
-    char *bytes = (char *)&value;
-    memcpy(gasnett_isLittleEndian() ? bytes : bytes + sizeof(value) - nbytes, src, nbytes);
+    memcpy((void *)(uintptr_t)aqg_value_bytes(&value, nbytes), src, nbytes);
     return value;
 }
