@@ -1,8 +1,6 @@
 /* Active messages: registration, limits, tokens, requests and replies. */
 #include "aqg.h"
 
-#include "am_call.h"
-
 static_assert(GEX_AM_INDEX_BASE == AQ_HANDLER_BASE + 1 && AQGI_COMPLETION == AQ_HANDLER_BASE,
               "one range of indices, in which the first is the library's");
 static_assert(GEX_FLAG_AM_SHORT == AQ_AM_SHORT && GEX_FLAG_AM_MEDIUM == AQ_AM_MEDIUM &&

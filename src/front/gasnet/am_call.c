@@ -2,8 +2,6 @@
  * arguments. */
 #include "aqg.h"
 
-#include "am_call.h"
-
 /* A handler must be called through its real type: with as many arguments as the message has. */
 static inline gex_AM_Fn_t am_call_handler_of(const aq_am *am)
 {

@@ -163,6 +163,12 @@ static inline bool aqgi_has_images(void)
 void aqgi_images_poll(void);
 void aqgi_images_forget(gex_TM_t tm);
 
+/*
+ * am_call.c: the function to register with Aqueduct for a handler that takes these categories
+ * (AQ_AM_ bits; 0: any) and this number of arguments (AQ_AM_ANY_ARGS: any). Its context is a
+ * gex_AM_Entry_t.
+ */
+aq_am_fn *aqgi_caller(unsigned categories, unsigned nargs);
 /* am.c: register a table of at most AQGI_HANDLERS handlers, and store their indices in it. */
 enum { AQGI_HANDLERS = 256 };
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
