@@ -16,7 +16,7 @@ static struct reg_far *borrow_asked(const struct aqi_reg *reg, uint32_t peer, ui
 {
     struct reg_entry *entry = NULL;
     while ((entry = reg_table_next(&reg->asked, reg_hash(peer, serial), entry)) != NULL) {
-        struct reg_far *far = REG_OF(struct reg_far, by_serial, entry);
+        struct reg_far *far = AQI_OF(entry, struct reg_far, by_serial);
         if (far->peer == peer && far->serial == serial) return far;
     }
     return NULL;
@@ -34,7 +34,7 @@ static struct reg_far *borrow_find(const struct aqi_reg *reg, uint32_t peer, uin
     struct reg_far *asked = NULL;
     struct reg_entry *entry = NULL;
     while ((entry = reg_table_next(&reg->far, hash, entry)) != NULL) {
-        struct reg_far *far = REG_OF(struct reg_far, by_region, entry);
+        struct reg_far *far = AQI_OF(entry, struct reg_far, by_region);
         if (far->peer != peer || reg_region(reg, far->addr) != region) continue;
         if (far->state == REG_HELD && borrow_covers(far, addr)) return far;
         if (far->state == REG_ASKED && !far->revoked) asked = far;
@@ -44,8 +44,8 @@ static struct reg_far *borrow_find(const struct aqi_reg *reg, uint32_t peer, uin
 
 static void borrow_free(struct aqi_reg *reg, struct reg_far *far)
 {
-    reg_list_take(&far->unused);
-    reg_list_take(&far->drop.link);
+    aqi_list_remove(&far->unused);
+    aqi_list_remove(&far->drop.link);
     reg_table_take(&reg->far, &far->by_region);
     reg_table_take(&reg->asked, &far->by_serial);
     reg_peer_of(reg, far->peer)->held--;
@@ -55,7 +55,7 @@ static void borrow_free(struct aqi_reg *reg, struct reg_far *far)
 static void borrow_fill(struct reg_far *far, uint64_t addr, uint64_t len, struct aqi_reg_use *use)
 {
     far->users++;
-    reg_list_take(&far->unused);
+    aqi_list_remove(&far->unused);
     *use = (struct aqi_reg_use){.mem = &far->mem,
                                 .addr = addr,
                                 .len = aqi_min(len, far->len - (addr - far->addr)),
@@ -73,12 +73,12 @@ void reg_borrow_release(struct aqi_reg *reg, struct reg_far *far)
     else if (far->state == REG_GOING)
         reg_owe(reg, &far->drop, far->peer, REG_DROP);
     else
-        reg_list_add(&peer->unused, &far->unused);
+        aqi_list_append(&peer->unused, &far->unused);
 }
 
 bool reg_borrow_send(struct aqi_reg *reg, struct reg_owed *owed)
 {
-    struct reg_far *far = REG_OF(struct reg_far, drop, owed);
+    struct reg_far *far = AQI_OF(owed, struct reg_far, drop);
     const struct reg_message message = {.wire = {.kind = REG_DROP, .serials = 1},
                                         .serials = {far->serial}};
     if (!reg_sent(reg, far->peer, &message)) return false;
@@ -100,8 +100,8 @@ static struct reg_far *borrow_new(struct aqi_reg *reg, uint32_t peer, uint64_t a
     far->mem.key = far->key;
     far->first = wait;
     far->last = &wait->next;
-    reg_list_init(&far->unused);
-    reg_list_init(&far->drop.link);
+    aqi_list_init(&far->unused);
+    aqi_list_init(&far->drop.link);
     reg_table_put(&reg->far, &far->by_region, reg_hash(peer, reg_region(reg, addr)));
     reg_table_put(&reg->asked, &far->by_serial, reg_hash(peer, far->serial));
     owner->held++;
@@ -111,10 +111,10 @@ static struct reg_far *borrow_new(struct aqi_reg *reg, uint32_t peer, uint64_t a
 /* Choose pieces to return so that one more may be held; false: too few are unused. */
 static bool borrow_choose(const struct reg_peer *owner, struct reg_message *message)
 {
-    struct reg_list *at = owner->unused.next;
+    struct aqi_node *at = owner->unused.next;
     for (uint32_t held = owner->held; held >= owner->may; held--) {
         if (at == &owner->unused || message->wire.serials == REG_SERIALS_MAX) return false;
-        message->serials[message->wire.serials++] = REG_OF(struct reg_far, unused, at)->serial;
+        message->serials[message->wire.serials++] = AQI_OF(at, struct reg_far, unused)->serial;
         at = at->next;
     }
     return true;
@@ -259,7 +259,7 @@ aq_status reg_borrow_revoked(struct aqi_reg *reg, uint32_t peer, const struct re
     } else if (far->state == REG_HELD) {
         far->state = REG_GOING;
         far->users++;
-        reg_list_take(&far->unused);
+        aqi_list_remove(&far->unused);
         reg_borrow_release(reg, far);
     }
     return AQ_OK;
@@ -271,7 +271,7 @@ void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
     for (size_t row = 0; row <= reg->asked.mask; row++) {
         struct reg_entry *next = reg->asked.rows[row];
         while (next != NULL) {
-            struct reg_far *far = REG_OF(struct reg_far, by_serial, next);
+            struct reg_far *far = AQI_OF(next, struct reg_far, by_serial);
             next = next->next;
             if (far->peer != peer) continue;
             if (far->first != NULL) {
@@ -296,7 +296,7 @@ void reg_borrow_close(struct aqi_reg *reg)
 {
     for (size_t row = 0; reg->asked.rows != NULL && row <= reg->asked.mask; row++)
         while (reg->asked.rows[row] != NULL)
-            borrow_free(reg, REG_OF(struct reg_far, by_serial, reg->asked.rows[row]));
+            borrow_free(reg, AQI_OF(reg->asked.rows[row], struct reg_far, by_serial));
     reg_table_close(&reg->far);
     reg_table_close(&reg->asked);
 }

@@ -10,7 +10,7 @@ static struct reg_hold *lend_find(const struct aqi_reg *reg, uint32_t peer, uint
 {
     struct reg_entry *entry = NULL;
     while ((entry = reg_table_next(&reg->holds, reg_hash(peer, serial), entry)) != NULL) {
-        struct reg_hold *hold = REG_OF(struct reg_hold, entry, entry);
+        struct reg_hold *hold = AQI_OF(entry, struct reg_hold, entry);
         if (hold->peer == peer && hold->serial == serial) return hold;
     }
     return NULL;
@@ -23,8 +23,8 @@ static void lend_end(struct aqi_reg *reg, struct reg_hold *hold)
     if (hold->revoked) reg->revoking--;
     hold->revoked = false;
     hold->pin = NULL;
-    reg_list_take(&hold->revoke.link);
-    reg_list_take(&hold->link);
+    aqi_list_remove(&hold->revoke.link);
+    aqi_list_remove(&hold->link);
     if (pin == NULL) return;
     reg_peer_of(reg, hold->peer)->lent--;
     reg_pin_unlend(reg, pin);
@@ -33,7 +33,7 @@ static void lend_end(struct aqi_reg *reg, struct reg_hold *hold)
 static void lend_free(struct aqi_reg *reg, struct reg_hold *hold)
 {
     lend_end(reg, hold);
-    reg_list_take(&hold->answer.link);
+    aqi_list_remove(&hold->answer.link);
     reg_table_take(&reg->holds, &hold->entry);
     free(hold);
 }
@@ -49,7 +49,7 @@ static aq_status lend_check_serials(const struct aqi_reg *reg, uint32_t peer,
 {
     for (unsigned i = 0; i < message->wire.serials; i++) {
         const struct reg_hold *hold = lend_find(reg, peer, message->serials[i]);
-        if (hold == NULL || hold->pin == NULL || !reg_list_empty(&hold->answer.link))
+        if (hold == NULL || hold->pin == NULL || !aqi_list_is_empty(&hold->answer.link))
             return lend_wrong(peer, "returned a piece that it does not hold:", message->serials[i]);
         for (unsigned j = 0; j < i; j++)
             if (message->serials[j] == message->serials[i])
@@ -102,9 +102,9 @@ aq_status reg_lend_take(struct aqi_reg *reg, uint32_t peer, const struct reg_mes
     lend_take_back(reg, peer, message);
     hold->peer = peer;
     hold->serial = wire->serial;
-    reg_list_init(&hold->link);
-    reg_list_init(&hold->answer.link);
-    reg_list_init(&hold->revoke.link);
+    aqi_list_init(&hold->link);
+    aqi_list_init(&hold->answer.link);
+    aqi_list_init(&hold->revoke.link);
     reg_table_put(&reg->holds, &hold->entry, reg_hash(peer, wire->serial));
     if (wire->nbytes != 0)
         hold->ride_status =
@@ -113,7 +113,7 @@ aq_status reg_lend_take(struct aqi_reg *reg, uint32_t peer, const struct reg_mes
     if (borrower->lent < reg->quota &&
         reg_pin_get(reg, peer, wire->addr, wire->len, &pin) == AQ_OK) {
         hold->pin = pin;
-        reg_list_add(&pin->holds, &hold->link);
+        aqi_list_append(&pin->holds, &hold->link);
         reg_pin_lend(reg, pin);
         borrower->lent++;
     }
@@ -124,11 +124,11 @@ aq_status reg_lend_take(struct aqi_reg *reg, uint32_t peer, const struct reg_mes
 
 void reg_lend_revoke(struct aqi_reg *reg, struct reg_pin *pin)
 {
-    struct reg_list *next = pin->holds.next;
+    struct aqi_node *next = pin->holds.next;
     while (next != &pin->holds) {
-        struct reg_hold *hold = REG_OF(struct reg_hold, link, next);
+        struct reg_hold *hold = AQI_OF(next, struct reg_hold, link);
         next = next->next;
-        if (!reg_list_empty(&hold->answer.link)) {
+        if (!aqi_list_is_empty(&hold->answer.link)) {
             lend_end(reg, hold); /* the answer, not sent yet, becomes a refusal */
             continue;
         }
@@ -162,8 +162,8 @@ static bool lend_send_answer(struct aqi_reg *reg, struct reg_hold *hold)
 bool reg_lend_send(struct aqi_reg *reg, struct reg_owed *owed)
 {
     if (owed->kind == REG_ANSWER)
-        return lend_send_answer(reg, REG_OF(struct reg_hold, answer, owed));
-    const struct reg_hold *hold = REG_OF(struct reg_hold, revoke, owed);
+        return lend_send_answer(reg, AQI_OF(owed, struct reg_hold, answer));
+    const struct reg_hold *hold = AQI_OF(owed, struct reg_hold, revoke);
     const struct reg_message message = {.wire = {.kind = REG_REVOKE, .serial = hold->serial}};
     return reg_sent(reg, owed->peer, &message);
 }
@@ -173,7 +173,7 @@ void reg_lend_peer_down(struct aqi_reg *reg, uint32_t peer)
     for (size_t row = 0; row <= reg->holds.mask; row++) {
         struct reg_entry *next = reg->holds.rows[row];
         while (next != NULL) {
-            struct reg_hold *hold = REG_OF(struct reg_hold, entry, next);
+            struct reg_hold *hold = AQI_OF(next, struct reg_hold, entry);
             next = next->next;
             if (hold->peer == peer) lend_free(reg, hold);
         }
@@ -185,6 +185,6 @@ void reg_lend_close(struct aqi_reg *reg)
 {
     for (size_t row = 0; reg->holds.rows != NULL && row <= reg->holds.mask; row++)
         while (reg->holds.rows[row] != NULL)
-            lend_free(reg, REG_OF(struct reg_hold, entry, reg->holds.rows[row]));
+            lend_free(reg, AQI_OF(reg->holds.rows[row], struct reg_hold, entry));
     reg_table_close(&reg->holds);
 }

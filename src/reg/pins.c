@@ -42,7 +42,7 @@ static void pins_unpin(struct aqi_reg *reg, struct reg_pin *pin)
 static void pins_free(struct aqi_reg *reg, struct reg_pin *pin)
 {
     if (pin->pinned) pins_unpin(reg, pin);
-    reg_list_take(&pin->unused);
+    aqi_list_remove(&pin->unused);
     reg_table_take(&reg->pins, &pin->entry);
     free(pin);
 }
@@ -50,9 +50,9 @@ static void pins_free(struct aqi_reg *reg, struct reg_pin *pin)
 /* Unpin the least needed piece; returns its bytes, or 0 if all are in use. */
 static uint64_t pins_evict(struct aqi_reg *reg)
 {
-    struct reg_list *from = reg_list_empty(&reg->doomed) ? &reg->victims : &reg->doomed;
-    if (reg_list_empty(from)) return 0;
-    struct reg_pin *pin = REG_OF(struct reg_pin, unused, from->next);
+    struct aqi_node *from = aqi_list_is_empty(&reg->doomed) ? &reg->victims : &reg->doomed;
+    if (aqi_list_is_empty(from)) return 0;
+    struct reg_pin *pin = AQI_OF(from->next, struct reg_pin, unused);
     uint64_t bytes = pin->len;
     pins_free(reg, pin);
     return bytes;
@@ -120,7 +120,7 @@ static struct reg_pin *pins_next(const struct aqi_reg *reg, uint64_t region,
 {
     struct reg_entry *entry =
         reg_table_next(&reg->pins, reg_hash(region, 0), after != NULL ? &after->entry : NULL);
-    return entry != NULL ? REG_OF(struct reg_pin, entry, entry) : NULL;
+    return entry != NULL ? AQI_OF(entry, struct reg_pin, entry) : NULL;
 }
 
 static struct reg_pin *pins_find(const struct aqi_reg *reg, uint64_t addr)
@@ -224,8 +224,8 @@ static aq_status pins_make(struct aqi_reg *reg, uint32_t who, const struct pins_
         return AQ_ENOTSUP;
     }
     pin->current = current;
-    reg_list_init(&pin->unused);
-    reg_list_init(&pin->holds);
+    aqi_list_init(&pin->unused);
+    aqi_list_init(&pin->holds);
     reg_table_put(&reg->pins, &pin->entry, reg_hash(reg_region(reg, range->addr), 0));
     *made = pin;
     return AQ_OK;
@@ -271,8 +271,8 @@ static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
         pins_free(reg, pin);
         return;
     }
-    reg_list_take(&pin->unused);
-    reg_list_add(pin->current ? &reg->victims : &reg->doomed, &pin->unused);
+    aqi_list_remove(&pin->unused);
+    aqi_list_append(pin->current ? &reg->victims : &reg->doomed, &pin->unused);
     for (;;) { /* pieces returned by a peer count here */
         struct aqi_reg_pool own = pins_own(reg);
         if (pins_fit(&own, 0, 0, &reg->params.limits.victim) || pins_evict(reg) == 0) return;
@@ -281,7 +281,7 @@ static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
 
 void reg_pin_use(struct reg_pin *pin)
 {
-    reg_list_take(&pin->unused);
+    aqi_list_remove(&pin->unused);
     pin->users++;
 }
 
@@ -293,7 +293,7 @@ void reg_pin_unuse(struct aqi_reg *reg, struct reg_pin *pin)
 
 void reg_pin_lend(struct aqi_reg *reg, struct reg_pin *pin)
 {
-    reg_list_take(&pin->unused);
+    aqi_list_remove(&pin->unused);
     if (pin->holders++ == 0) pins_count(&reg->counts.lent, pin->len, true);
 }
 
@@ -319,7 +319,7 @@ static void pins_invalidate_row(struct aqi_reg *reg, size_t row, uint64_t addr, 
 {
     struct reg_entry *entry = reg->pins.rows[row];
     while (entry != NULL) {
-        struct reg_pin *pin = REG_OF(struct reg_pin, entry, entry);
+        struct reg_pin *pin = AQI_OF(entry, struct reg_pin, entry);
         entry = entry->next;
         if (pin->stale || !reg_overlap(pin->addr, pin->len, addr, len)) continue;
         pins_invalidate(reg, pin);
@@ -342,7 +342,7 @@ void reg_pins_invalidate(struct aqi_reg *reg, uint64_t addr, uint64_t len)
 
 void reg_pins_unpin_some(struct aqi_reg *reg, unsigned most)
 {
-    for (; most != 0 && !reg_list_empty(&reg->doomed); most--)
+    for (; most != 0 && !aqi_list_is_empty(&reg->doomed); most--)
         (void)pins_evict(reg);
 }
 
@@ -350,6 +350,6 @@ void reg_pins_close(struct aqi_reg *reg)
 {
     for (size_t row = 0; reg->pins.rows != NULL && row <= reg->pins.mask; row++)
         while (reg->pins.rows[row] != NULL)
-            pins_free(reg, REG_OF(struct reg_pin, entry, reg->pins.rows[row]));
+            pins_free(reg, AQI_OF(reg->pins.rows[row], struct reg_pin, entry));
     reg_table_close(&reg->pins);
 }

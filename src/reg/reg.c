@@ -37,9 +37,9 @@ aq_status aqi_reg_open(const struct aqi_reg_params *params, struct aqi_reg **ope
     uint64_t pieces = aqi_min(limits->main.bytes / limits->region, limits->main.regions);
     reg->quota =
         (uint32_t)aqi_min(pieces / (params->peers > 1 ? params->peers - 1 : 1), UINT32_MAX);
-    reg_list_init(&reg->victims);
-    reg_list_init(&reg->doomed);
-    reg_list_init(&reg->owed);
+    aqi_list_init(&reg->victims);
+    aqi_list_init(&reg->doomed);
+    aqi_list_init(&reg->owed);
     reg->peers = calloc(aqi_max(params->peers, 1), sizeof(struct reg_peer *));
     if (reg->peers == NULL || reg_table_open(&reg->pins) != AQ_OK ||
         reg_table_open(&reg->holds) != AQ_OK || reg_table_open(&reg->far) != AQ_OK ||
@@ -69,7 +69,7 @@ struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer)
         struct reg_peer *made = calloc(1, sizeof(*made));
         if (made == NULL) return NULL;
         made->may = reg->quota;
-        reg_list_init(&made->unused);
+        aqi_list_init(&made->unused);
         reg->peers[peer] = made;
     }
     return reg->peers[peer];
@@ -162,19 +162,19 @@ void reg_owe(struct aqi_reg *reg, struct reg_owed *owed, uint32_t peer, enum reg
 {
     owed->peer = peer;
     owed->kind = kind;
-    if (!reg_send_owed(reg, owed)) reg_list_add(&reg->owed, &owed->link);
+    if (!reg_send_owed(reg, owed)) aqi_list_append(&reg->owed, &owed->link);
 }
 
 bool aqi_reg_progress(struct aqi_reg *reg)
 {
     reg_catch_up(reg);
-    struct reg_list *next = reg->owed.next;
+    struct aqi_node *next = reg->owed.next;
     while (next != &reg->owed) {
-        struct reg_owed *owed = REG_OF(struct reg_owed, link, next);
-        struct reg_list *at = next;
+        struct reg_owed *owed = AQI_OF(next, struct reg_owed, link);
+        struct aqi_node *at = next;
         next = next->next;
         /* Remove it from the list first, since sending may free it. */
-        reg_list_take(at);
+        aqi_list_remove(at);
         if (reg_send_owed(reg, owed)) continue;
         at->next = next;
         at->prev = next->prev;
@@ -182,7 +182,7 @@ bool aqi_reg_progress(struct aqi_reg *reg)
         next->prev = at;
     }
     reg_pins_unpin_some(reg, REG_UNPIN_SOME);
-    return !reg_list_empty(&reg->owed) || !reg_list_empty(&reg->doomed);
+    return !aqi_list_is_empty(&reg->owed) || !aqi_list_is_empty(&reg->doomed);
 }
 
 bool aqi_reg_fenced(struct aqi_reg *reg)

@@ -6,41 +6,10 @@
 #ifndef AQI_REG_IMPL_H
 #define AQI_REG_IMPL_H
 
+#include "base/list.h"
 #include "reg/message.h"
 #include "reg/reg.h"
 #include "reg/table.h"
-
-struct reg_list {
-    struct reg_list *next, *prev;
-};
-
-static inline void reg_list_init(struct reg_list *list)
-{
-    list->next = list->prev = list;
-}
-
-static inline bool reg_list_empty(const struct reg_list *list)
-{
-    return list->next == list;
-}
-
-static inline void reg_list_add(struct reg_list *list, struct reg_list *item)
-{
-    item->next = list;
-    item->prev = list->prev;
-    list->prev->next = item;
-    list->prev = item;
-}
-
-/* Also for an item that is in no list. */
-static inline void reg_list_take(struct reg_list *item)
-{
-    item->prev->next = item->next;
-    item->next->prev = item->prev;
-    reg_list_init(item);
-}
-
-#define REG_OF(type, member, at) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
 /* The kind of object that `use->piece` points to. */
 enum reg_side { REG_HERE, REG_THERE };
@@ -49,8 +18,8 @@ enum reg_side { REG_HERE, REG_THERE };
 struct reg_pin {
     enum reg_side side;     /* REG_HERE */
     struct reg_entry entry; /* by region */
-    struct reg_list unused; /* in victims or doomed */
-    struct reg_list holds;  /* the holds of peers */
+    struct aqi_node unused; /* in victims or doomed */
+    struct aqi_node holds;  /* the holds of peers */
     uint64_t addr, len;
     struct aqi_reg_mem mem;
     uint32_t users, holders;
@@ -61,7 +30,7 @@ struct reg_pin {
 
 /* A message that is sent when there is room. */
 struct reg_owed {
-    struct reg_list link;
+    struct aqi_node link;
     uint32_t peer;
     enum reg_message_kind kind;
 };
@@ -70,7 +39,7 @@ struct reg_owed {
 struct reg_hold {
     struct reg_entry entry; /* by peer and serial */
     struct reg_owed answer, revoke;
-    struct reg_list link; /* in the list of the pin */
+    struct aqi_node link; /* in the list of the pin */
     struct reg_pin *pin;
     uint32_t peer;
     aq_status ride_status;
@@ -83,7 +52,7 @@ enum reg_far_state { REG_ASKED, REG_HELD, REG_GOING };
 struct reg_far {
     enum reg_side side; /* REG_THERE */
     struct reg_entry by_region, by_serial;
-    struct reg_list unused; /* in the list of the peer, least recently used first */
+    struct aqi_node unused; /* in the list of the peer, least recently used first */
     struct reg_owed drop;
     uint32_t peer;
     enum reg_far_state state;
@@ -105,7 +74,7 @@ struct reg_peer {
     uint32_t pauses; /* initial value of `pause` after the last refusal */
     bool down;
     uint64_t serial; /* the last one used */
-    struct reg_list unused;
+    struct aqi_node unused;
 };
 
 struct aqi_reg {
@@ -116,7 +85,7 @@ struct aqi_reg {
     struct reg_table holds;  /* by peer and serial */
     struct reg_table far;    /* by peer and region */
     struct reg_table asked;  /* by peer and serial: all that we hold or have requested */
-    struct reg_list victims, doomed, owed;
+    struct aqi_node victims, doomed, owed;
     uint32_t quota;    /* pieces lent to each peer */
     uint64_t most;     /* bytes that may be pinned: less once pinning has failed */
     uint32_t full;     /* pins since that limit was last lowered or raised */
