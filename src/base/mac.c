@@ -99,15 +99,57 @@ void aqi_mac_close(struct aqi_mac *mac)
     free(mac);
 }
 
-void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
-                unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+aq_status aqi_macs_open(struct aqi_macs *macs)
 {
-    unsigned char whole[64];
+    *macs = (struct aqi_macs){0};
+    aq_status st = aqi_mac_open(AQI_MAC_HMAC, &macs->proofs);
+    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &macs->packets);
+    if (st != AQ_OK) aqi_macs_close(macs);
+    return st;
+}
+
+void aqi_macs_close(struct aqi_macs *macs)
+{
+    aqi_mac_close(macs->proofs);
+    aqi_mac_close(macs->packets);
+    *macs = (struct aqi_macs){0};
+}
+
+static void mac_hash(struct aqi_mac *mac, const char *use, const uint8_t *key,
+                     const struct iovec *iov, unsigned niov, uint8_t *tag)
+{
+    unsigned char whole[64] = "";
     size_t len = 0;
     int ok = mac_calls.init(mac->context, key, AQI_MAC_BYTES, mac->params);
+    if (use != NULL) {
+        assert(strlen(use) <= AQI_MAC_USE);
+        memcpy(whole, use, strnlen(use, AQI_MAC_USE));
+        ok = ok && mac_calls.update(mac->context, whole, AQI_MAC_USE);
+    }
     for (unsigned i = 0; i < niov && ok; i++)
         ok = mac_calls.update(mac->context, iov[i].iov_base, iov[i].iov_len);
     ok = ok && mac_calls.final(mac->context, whole, &len, sizeof(whole)) && len >= AQI_MAC_BYTES;
     if (!ok && getrandom(whole, AQI_MAC_BYTES, 0) != AQI_MAC_BYTES) abort();
     memcpy(tag, whole, AQI_MAC_BYTES);
+}
+
+void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
+                unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+{
+    mac_hash(mac, NULL, key, iov, niov, tag);
+}
+
+void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
+                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+{
+    mac_hash(mac, use, secret, iov, niov, tag);
+}
+
+void aqi_macs_of(const struct aqi_macs *macs, const char *use, const uint8_t key[AQI_MAC_BYTES],
+                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+{
+    if (use != NULL)
+        aqi_mac_for(macs->proofs, use, key, iov, niov, tag);
+    else
+        aqi_mac_of(macs->packets, key, iov, niov, tag);
 }

@@ -1,6 +1,7 @@
 /*
- * Keyed hashes of 16 bytes by OpenSSL's libcrypto, which is loaded when the first one is opened, so
- * the library starts without it. Not thread-safe.
+ * Proofs that a process knows a secret, keys derived from secrets, and tags of packets: keyed
+ * hashes of 16 bytes by OpenSSL's libcrypto, which is loaded when the first one is opened, so the
+ * library starts without it. Not thread-safe.
  */
 #ifndef AQI_MAC_H
 #define AQI_MAC_H
@@ -15,6 +16,7 @@ enum aqi_mac_kind {
                        short packets with one key per peer */
 };
 #define AQI_MAC_BYTES 16 /* of a key, and of a tag */
+#define AQI_MAC_USE   16 /* most characters of the name of a use */
 
 struct aqi_mac;
 
@@ -31,7 +33,34 @@ void aqi_mac_close(struct aqi_mac *mac);
 void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
                 unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
 
-/* Compare two hashes in constant time. */
+/*
+ * Hash the pieces with a secret that has several uses, by HMAC: a proof, or a key for one use. The
+ * hash is not valid for any other `use`, a name of at most AQI_MAC_USE characters.
+ */
+void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
+                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
+
+/* Hash one piece, as aqi_mac_for or, if `use` is NULL, as aqi_mac_of. */
+static inline void aqi_mac_bytes(struct aqi_mac *mac, const char *use,
+                                 const uint8_t key[AQI_MAC_BYTES], const void *bytes, size_t len,
+                                 uint8_t tag[AQI_MAC_BYTES])
+{
+    const struct iovec piece = {(void *)(uintptr_t)bytes, len};
+    aqi_mac_for(mac, use, key, &piece, 1, tag);
+}
+
+/* For protocols that prove a secret, then send packets with a key derived from it. */
+struct aqi_macs {
+    struct aqi_mac *proofs;  /* HMAC */
+    struct aqi_mac *packets; /* SipHash */
+};
+aq_status aqi_macs_open(struct aqi_macs *macs);
+void aqi_macs_close(struct aqi_macs *macs);
+/* Hash as aqi_mac_for or, if `use` is NULL, compute the tag of a packet. */
+void aqi_macs_of(const struct aqi_macs *macs, const char *use, const uint8_t key[AQI_MAC_BYTES],
+                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
+
+/* Compare two hashes, or secrets, in constant time. */
 static inline bool aqi_mac_same(const uint8_t a[AQI_MAC_BYTES], const uint8_t b[AQI_MAC_BYTES])
 {
     uint8_t differ = 0;

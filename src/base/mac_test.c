@@ -26,7 +26,20 @@ static const struct {
     {AQI_MAC_HMAC, 200, "9badaa052d5241e904f18588b7e2589c"},
 };
 
-static void check_tag(struct aqi_mac *mac, size_t len, size_t cut, const char *want)
+/* As HMAC above, with the name of a use before the message. */
+static const struct {
+    const char *use;
+    size_t len;
+    const char *tag;
+} uses[] = {
+    {"links", 0, "f65cf989fa2041944e8c91bbe2e67cf6"},
+    {"links", 64, "785e91b17b1c6784eca917c6f0fe5c39"},
+    {"sixteen letters.", 0, "ad7e620c5fc1372dea042aa3f7ca2243"},
+    {"sixteen letters.", 64, "a08327dd8745dd7e07849af62b7aa6d0"},
+};
+
+static void check_tag(const struct aqi_macs *macs, enum aqi_mac_kind kind, const char *use,
+                      size_t len, size_t cut, const char *want)
 {
     uint8_t key[AQI_MAC_BYTES], message[256], tag[AQI_MAC_BYTES];
     char text[2 * AQI_MAC_BYTES + 1];
@@ -34,7 +47,10 @@ static void check_tag(struct aqi_mac *mac, size_t len, size_t cut, const char *w
         message[i] = (uint8_t)i;
     memcpy(key, message, sizeof(key));
     struct iovec iov[2] = {{message, cut}, {message + cut, len - cut}};
-    aqi_mac_of(mac, key, iov, 2, tag);
+    if (use != NULL || kind == AQI_MAC_SIPHASH)
+        aqi_macs_of(macs, use, key, iov, 2, tag);
+    else
+        aqi_mac_of(macs->proofs, key, iov, 2, tag);
     for (size_t i = 0; i < sizeof(tag); i++)
         snprintf(text + 2 * i, 3, "%02x", tag[i]);
     assert_string_equal(text, want);
@@ -43,13 +59,15 @@ static void check_tag(struct aqi_mac *mac, size_t len, size_t cut, const char *w
 static void vectors_of_others(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < AQI_COUNT_OF(vectors); i++) {
-        struct aqi_mac *mac;
-        assert_int_equal(aqi_mac_open(vectors[i].kind, &mac), AQ_OK);
+    struct aqi_macs macs;
+    assert_int_equal(aqi_macs_open(&macs), AQ_OK);
+    for (size_t i = 0; i < AQI_COUNT_OF(vectors); i++)
         for (size_t cut = 0; cut <= vectors[i].len; cut++)
-            check_tag(mac, vectors[i].len, cut, vectors[i].tag);
-        aqi_mac_close(mac);
-    }
+            check_tag(&macs, vectors[i].kind, NULL, vectors[i].len, cut, vectors[i].tag);
+    for (size_t i = 0; i < AQI_COUNT_OF(uses); i++)
+        for (size_t cut = 0; cut <= uses[i].len; cut++)
+            check_tag(&macs, AQI_MAC_HMAC, uses[i].use, uses[i].len, cut, uses[i].tag);
+    aqi_macs_close(&macs);
 }
 
 int main(void)

@@ -40,18 +40,26 @@ enum {
 /* --- keys --------------------------------------------------------------------------------------
  */
 
-static void connect_mac(const struct aqi_dgram *dgram, const uint8_t key[16], const void *bytes,
-                        size_t len, uint8_t tag[DGRAM_TAG])
+/* Each use of the key has a name, so that no hash is valid for another. */
+static void connect_mac(const struct aqi_dgram *dgram, const char *use, const uint8_t key[16],
+                        const void *bytes, size_t len, uint8_t tag[DGRAM_TAG])
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
-    dgram->env.hooks.mac(dgram->env.hooks.arg, key, &iov, 1, tag);
+    dgram->env.hooks.mac(dgram->env.hooks.arg, use, key, &iov, 1, tag);
+}
+
+static void connect_sign(const struct aqi_dgram *dgram, const struct connect_hello *hello,
+                         uint8_t tag[DGRAM_TAG])
+{
+    connect_mac(dgram, "udp handshake", dgram->env.config.key, hello,
+                offsetof(struct connect_hello, tag), tag);
 }
 
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len)
 {
     uint8_t tag[DGRAM_TAG];
-    connect_mac(dgram, conn->mac_key, packet, len - DGRAM_TAG, tag);
+    connect_mac(dgram, NULL, conn->mac_key, packet, len - DGRAM_TAG, tag);
     return aqi_mac_same(tag, packet + len - DGRAM_TAG);
 }
 
@@ -60,19 +68,17 @@ static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn,
                          uint32_t second, const uint64_t nonces[2])
 {
     struct {
-        char what[8];
         uint32_t first, second;
         uint64_t nonces[2];
-    } of = {"cookies", first, second, {nonces[0], nonces[1]}};
+    } of = {first, second, {nonces[0], nonces[1]}};
     uint64_t cookies[2];
-    connect_mac(dgram, dgram->env.config.key, &of, sizeof(of), (uint8_t *)cookies);
+    connect_mac(dgram, "udp cookies", dgram->env.config.key, &of, sizeof(of), (uint8_t *)cookies);
     for (unsigned i = 0; i < 2; i++)
         if (cookies[i] == DGRAM_HANDSHAKE) cookies[i]++;
     bool begun = first == dgram->env.config.self;
     conn->cookie_out = cookies[begun];
     conn->cookie_in = cookies[!begun];
-    memcpy(of.what, "packets", sizeof(of.what));
-    connect_mac(dgram, dgram->env.config.key, &of, sizeof(of), conn->mac_key);
+    connect_mac(dgram, "udp packets", dgram->env.config.key, &of, sizeof(of), conn->mac_key);
     memcpy(conn->nonces, nonces, sizeof(conn->nonces));
 }
 
@@ -88,7 +94,7 @@ static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct co
     } of = {hello->source, 0, hello->epoch, hello->nonces[0],
             (dgram->env.now >> PERIOD_SHIFT) - age};
     uint64_t tag[2];
-    connect_mac(dgram, (const uint8_t *)dgram->secret, &of, sizeof(of), (uint8_t *)tag);
+    connect_mac(dgram, "udp challenge", dgram->env.config.secret, &of, sizeof(of), (uint8_t *)tag);
     return tag[0];
 }
 
@@ -230,8 +236,7 @@ bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct co
         hello.numbers[c] = by != NULL           ? by->numbers[c]
                            : peer->conn != NULL ? peer->conn->tx[c].next
                                                 : 0;
-    connect_mac(dgram, dgram->env.config.key, &hello, offsetof(struct connect_hello, tag),
-                hello.tag);
+    connect_sign(dgram, &hello, hello.tag);
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
@@ -595,7 +600,7 @@ static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, 
     why = AQI_DGRAM_DROP_VERSION;
     if (hello->version != aqi_wire_version(AQI_WIRE_UDP)) goto drop;
     why = AQI_DGRAM_DROP_MAC;
-    connect_mac(dgram, dgram->env.config.key, hello, offsetof(struct connect_hello, tag), tag);
+    connect_sign(dgram, hello, tag);
     if (!aqi_mac_same(tag, hello->tag)) goto drop;
     why = AQI_DGRAM_DROP_MALFORMED;
     if (hello->target != dgram->env.config.self || hello->kind >= CONNECT_KINDS) goto drop;

@@ -16,6 +16,21 @@ static void test_cookies(void **state)
     close_world();
 }
 
+/* All that an engine sends does not determine its challenges. */
+static void test_challenges(void **state)
+{
+    uint64_t nonces[2];
+    (void)state;
+    for (uint8_t i = 0; i < 2; i++) {
+        options.secret[0] = i;
+        open_world(false);
+        nonces[i] = peer_of(LIAR)->conn->nonces[1];
+        close_world();
+    }
+    options.secret[0] = 0;
+    assert_true(nonces[0] != nonces[1]);
+}
+
 /* Counters are decremented when a connection ends. */
 static void test_ends(void **state)
 {
@@ -159,8 +174,11 @@ static void test_resets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cookies),      cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_begins_again), cmocka_unit_test(test_reset_and_forged_cookies),
+        cmocka_unit_test(test_cookies),
+        cmocka_unit_test(test_challenges),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_begins_again),
+        cmocka_unit_test(test_reset_and_forged_cookies),
         cmocka_unit_test(test_resets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

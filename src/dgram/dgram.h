@@ -46,6 +46,7 @@ struct aqi_dgram_config {
     uint8_t key[16];     /* the job's secret: senders that do not know it are ignored */
     uint64_t epoch;      /* random: distinguishes this process from earlier ones at its address */
     uint64_t seed;       /* random: for nonces */
+    uint8_t secret[16];  /* random, known to us alone: for the nonces of our challenges */
     struct aqi_dgram_addr address; /* our address, as announced to peers */
 
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
@@ -145,11 +146,11 @@ struct aqi_dgram_hooks {
     void (*small_path)(void *arg, uint32_t id, size_t usable, bool agreed);
 
     /*
-     * A keyed hash of `iov`, 16 bytes long. Used for connections, and with `authenticate` for
-     * packets.
+     * A keyed hash of `iov`, 16 bytes long, as aqi_macs_of: for a `use` when connections are made
+     * or, with `authenticate`, the tag of a packet.
      */
-    void (*mac)(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-                uint8_t tag[16]);
+    void (*mac)(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+                unsigned niov, uint8_t tag[16]);
 
     /*
      * Return where to read the source of a transfer: `at`, or `copy`, filled with a copy, if a

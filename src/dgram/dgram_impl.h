@@ -21,7 +21,6 @@ struct aqi_dgram {
     bool receives;             /* packets are being taken, so progress will follow */
     bool gathers;              /* hooks.gathers was called since the last progress */
     uint64_t heard;            /* when the last packet of any peer arrived */
-    uint64_t secret[2];        /* for the nonces of our challenges */
     uint64_t nonce;            /* that of the last connection that we began */
     uint8_t way; /* the way of the latest connection: others are likely to be reached by it, too */
     struct dgram_hotel hotel;

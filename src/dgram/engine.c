@@ -481,10 +481,8 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
     dgram->env.gathered = gathered;
     dgram->env.ready_end = &dgram->env.ready;
     dgram->kept_end = &dgram->kept;
-    dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
-    dgram->secret[1] = config->seed ^ config->epoch;
-    dgram->nonce =
-        dgram->secret[0] >> 2; /* so that answers to another process match none of ours */
+    /* So that answers to another process match none of ours. */
+    dgram->nonce = config->seed * 0x9e3779b97f4a7c15u >> 2;
     aqi_pool_init(&dgram->env.packets, sizeof(struct dgram_packet), 64, false);
     aqi_pool_init(&dgram->env.frames[AQI_DGRAM_COMMAND], AQI_DGRAM_COMMAND_MAX, 32, false);
     aqi_pool_init(&dgram->env.frames[AQI_DGRAM_DATA], config->packet, 16, false);

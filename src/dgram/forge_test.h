@@ -98,8 +98,8 @@ static inline void lost(void *arg, uint32_t id, const char *why)
 
 static bool macs_are_handshakes; /* MACs with the job's key are DGRAM_HANDSHAKE */
 
-static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-                       uint8_t tag[16])
+static inline void mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+                       unsigned niov, uint8_t tag[16])
 {
     static const uint64_t handshakes[2] = {DGRAM_HANDSHAKE, DGRAM_HANDSHAKE};
     static const uint8_t job[16];
@@ -109,6 +109,8 @@ static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov
         return;
     }
     memcpy(tag, key, 16);
+    for (; use != NULL && *use != 0; use++)
+        tag[0] = (uint8_t)(tag[0] * 31 + *use);
     for (unsigned i = 0; i < niov; i++)
         for (size_t at = 0; at < iov[i].iov_len; at++)
             tag[at % 16] =
@@ -167,6 +169,7 @@ static inline void open_world(bool authenticate)
         config.least = options.least;
         config.address = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)i}};
         config.authenticate = authenticate;
+        memcpy(config.secret, options.secret, sizeof(config.secret));
         assert_int_equal(aqi_dgram_create(&config, &hooks, &world.dgram[i]), AQ_OK);
         for (uint32_t id = 0; id < NODES; id++)
             if (id != i) assert_int_equal(aqi_dgram_peer(world.dgram[i], id), AQ_OK);

@@ -138,10 +138,10 @@ static inline uint64_t pair_now(void *arg)
     return net.now;
 }
 
-static inline void pair_mac(void *arg, const uint8_t key[16], const struct iovec *iov,
-                            unsigned niov, uint8_t tag[16])
+static inline void pair_mac(void *arg, const char *use, const uint8_t key[16],
+                            const struct iovec *iov, unsigned niov, uint8_t tag[16])
 {
-    (void)arg;
+    (void)arg, (void)use;
     memcpy(tag, key, 16);
     for (unsigned i = 0; i < niov; i++)
         for (size_t at = 0; at < iov[i].iov_len; at++)

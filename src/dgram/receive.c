@@ -579,7 +579,7 @@ static void receive_sliced(struct aqi_dgram *dgram, const struct dgram_conn *con
     memcpy(&head, packet, aqi_min(total, sizeof(head)));
     if (dgram->env.config.authenticate) {
         const struct iovec all = {.iov_base = packet, .iov_len = total};
-        dgram->env.hooks.mac(dgram->env.hooks.arg, conn->mac_key, &all, 1, packet + total);
+        dgram->env.hooks.mac(dgram->env.hooks.arg, NULL, conn->mac_key, &all, 1, packet + total);
         total += DGRAM_TAG;
     }
     if (head.flags & DGRAM_NUMBERED && head.cookie != DGRAM_HANDSHAKE)

@@ -439,7 +439,7 @@ static void test_macs(void **state)
     }
     begin(LIAR, DGRAM_ASKS);
     struct iovec iov = {&forged.head, sizeof(forged.head)};
-    mac(NULL, peer_of(LIAR)->conn->mac_key, &iov, 1, forged.bytes + forged.len);
+    mac(NULL, NULL, peer_of(LIAR)->conn->mac_key, &iov, 1, forged.bytes + forged.len);
     forged.len += DGRAM_TAG;
     assert_int_equal(come(AQI_DGRAM_DROP_MAC, true), 0);
     assert_true(peer_of(LIAR)->conn->ack_now);

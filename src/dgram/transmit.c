@@ -238,7 +238,7 @@ static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
     uint8_t tag[DGRAM_TAG];
     struct iovec all[TRANSMIT_ALONE + 1] = {iov[0], iov[1], {.iov_base = tag}};
     if (env->config.authenticate) {
-        env->hooks.mac(env->hooks.arg, peer->conn->mac_key, iov, TRANSMIT_ALONE, tag);
+        env->hooks.mac(env->hooks.arg, NULL, peer->conn->mac_key, iov, TRANSMIT_ALONE, tag);
         all[TRANSMIT_ALONE].iov_len = sizeof(tag);
     }
     size_t len = all[0].iov_len + all[1].iov_len + all[TRANSMIT_ALONE].iov_len;
@@ -344,7 +344,8 @@ static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
     if (packet->bulk_len != 0) transmit_piece(burst, bulk, packet->bulk_len);
     if (env->config.authenticate) {
         uint8_t *tag = burst->tag[burst->packets];
-        env->hooks.mac(env->hooks.arg, conn->mac_key, &burst->iov[first], burst->niov - first, tag);
+        env->hooks.mac(env->hooks.arg, NULL, conn->mac_key, &burst->iov[first], burst->niov - first,
+                       tag);
         transmit_piece(burst, tag, DGRAM_TAG);
     }
     burst->missing = burst->segment - size;
@@ -514,7 +515,7 @@ static bool transmit_unnumbered(struct dgram_env *env, struct dgram_peer *peer,
                            {.iov_base = tag, .iov_len = sizeof(tag)}};
     unsigned niov = 1;
     if (env->config.authenticate) {
-        env->hooks.mac(env->hooks.arg, peer->conn->mac_key, iov, 1, tag);
+        env->hooks.mac(env->hooks.arg, NULL, peer->conn->mac_key, iov, 1, tag);
         niov = 2;
         len += sizeof(tag);
     }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/iov.h"
+#include "base/random.h"
 #include "job/link_impl.h"
 
 #include <endian.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -403,7 +403,7 @@ void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
 {
     uint8_t nonce[AQI_SEAL_NONCE];
     int on = 1;
-    if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
+    if (aqi_random(nonce, sizeof(nonce), "job") != AQ_OK) abort();
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     aqi_seal_open(&link->seal, &link->links->job, role, call, nonce);
     aqi_source_open(&link->source, fd, link_ready);

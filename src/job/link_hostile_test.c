@@ -118,8 +118,8 @@ static void test_garbage(void **state)
         const char *why;
     } rows[] = {{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, "another program"},
                 {"\0\0\0\0\0\0\0\0\0\0", 10, "another program"},
-                {"aqlink\2\0", 8, "version 2"},
-                {"aqlink\1\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", 52, "the key"},
+                {"aqlink\3\0", 8, "version 3"},
+                {"aqlink\2\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", 52, "the key"},
                 {NULL, 0, "another program"}};
     world_open_all(10 * SECONDS, 0);
     world_connect();
@@ -133,7 +133,7 @@ static void test_garbage(void **state)
         assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), len);
         size_t heard = hear_raw(fd, said, sizeof(said));
         assert_true(heard == CHALLENGE_LEN || heard == 0); /* a reset may have overtaken it */
-        if (heard != 0) assert_memory_equal(said, "aqlink\1\0", 8);
+        if (heard != 0) assert_memory_equal(said, "aqlink\2\0", 8);
         UNTIL(hosts[0].strangers == i + 1);
         assert_non_null(strstr(hosts[0].stranger, rows[i].why));
         assert_non_null(strstr(hosts[0].stranger, "127.0.0.1:"));
@@ -154,7 +154,7 @@ static void test_garbage(void **state)
 static void test_slow(void **state)
 {
     (void)state;
-    static const char head[] = "aqlink\1\0";
+    static const char head[] = "aqlink\2\0";
     world_open_all(10 * SECONDS, 300 * MS);
     uint64_t began = aqi_now_ns();
     int slow = world_raw(hosts[0].port), still = world_raw(hosts[0].port);
@@ -262,7 +262,7 @@ static void test_reset(void **state)
     /* In the middle of the handshake. */
     for (size_t len = 0; len < CALL_LEN; len += 13) {
         fd = world_raw(hosts[0].port);
-        assert_int_equal(send(fd, "aqlink\1\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", len, 0),
+        assert_int_equal(send(fd, "aqlink\2\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", len, 0),
                          len);
         UNTIL(hosts[0].links->strangers.count == 1);
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
@@ -403,12 +403,12 @@ static void test_impostors(void **state)
         aq_status status;
     } rows[] = {
         {"SSH-2.0-OpenSSH_9.2p1\r\n", 23, true, "another program", AQ_EPROTO},
-        {"aqlink\2\0aaaaaaaaaaaaaaaa", 24, true, "uses version 2", AQ_EPROTO},
-        {"aqlink\1\0aaaaaaaaaaaaaaaabbbbcccccccccccccccc", 44, true, "the key", AQ_EACCESS},
-        {"aqlink\1\0aaaaaaaa", 16, true, "did not prove in time", AQ_ETIMEOUT},
+        {"aqlink\3\0aaaaaaaaaaaaaaaa", 24, true, "uses version 3", AQ_EPROTO},
+        {"aqlink\2\0aaaaaaaaaaaaaaaabbbbcccccccccccccccc", 44, true, "the key", AQ_EACCESS},
+        {"aqlink\2\0aaaaaaaa", 16, true, "did not prove in time", AQ_ETIMEOUT},
         {"", 0, true, "did not prove in time", AQ_ETIMEOUT},
         {"", 0, false, "without an answer", AQ_EPEER},
-        {"aqlink\1\0aaaaaaaaaaaaaaaa", 24, false, "instead of proving", AQ_EPEER},
+        {"aqlink\2\0aaaaaaaaaaaaaaaa", 24, false, "instead of proving", AQ_EPEER},
     };
     uint16_t port;
     char at[64];

@@ -321,13 +321,13 @@ static void test_stranger_sees_the_end(void **state)
     ssize_t n;
     world_open(0, 80 * SECONDS, 0);
     int fd = world_raw(hosts[0].port);
-    assert_int_equal(send(fd, "aqlink\2\0", 8, MSG_NOSIGNAL), 8);
+    assert_int_equal(send(fd, "aqlink\3\0", 8, MSG_NOSIGNAL), 8);
     while ((n = recv(fd, said + len, sizeof(said) - len, MSG_DONTWAIT)) != 0) {
         assert_true(n > 0 || errno == EAGAIN);
         len += n > 0 ? (size_t)n : 0;
         world_round(aqi_now_ns() + 10 * MS);
     }
-    assert_memory_equal(said, "aqlink\1\0", 8);
+    assert_memory_equal(said, "aqlink\2\0", 8);
     close(fd);
 }
 
@@ -429,7 +429,7 @@ static void test_stranger_breaks(void **state)
         const char *said;
         int error;
         unsigned reported;
-    } rows[] = {{"", ECONNRESET, 0}, {"aqlink\1\0", ECONNRESET, 1}, {"", ETIMEDOUT, 1}};
+    } rows[] = {{"", ECONNRESET, 0}, {"aqlink\2\0", ECONNRESET, 1}, {"", ETIMEDOUT, 1}};
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         world_open(0, 80 * SECONDS, 0);
         int fd = world_raw(hosts[0].port);

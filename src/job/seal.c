@@ -31,54 +31,34 @@ struct seal_accept {
 };
 /* The hash input of proofs and keys. */
 struct seal_said {
-    char label[16];
     struct seal_head head;
     uint32_t from, to, want, answered;
     uint8_t nonce[2][AQI_SEAL_NONCE];
 };
 static_assert(sizeof(struct seal_challenge) == 24 && sizeof(struct seal_call) == 52 &&
-                  sizeof(struct seal_accept) == 20 && sizeof(struct seal_said) == 72,
+                  sizeof(struct seal_accept) == 20 && sizeof(struct seal_said) == 56,
               "what is hashed and sent has no gaps");
 static_assert(sizeof(struct seal_call) <= AQI_SEAL_SMALL, "all messages of the handshake fit");
 
-/* Each label serves one purpose, so that no hash is valid for another. */
-static const char *const seal_proof_labels[] = {
+static const char *const seal_proof_uses[] = {
     [AQI_SEAL_CALLER] = "link caller",
     [AQI_SEAL_LISTENER] = "link listener",
 };
-static const char *const seal_key_labels[] = {
+static const char *const seal_key_uses[] = {
     [AQI_SEAL_CALLER] = "link key caller",
     [AQI_SEAL_LISTENER] = "link key listen",
 };
 
-static void seal_hash(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const void *bytes,
-                      size_t len, uint8_t tag[AQI_MAC_BYTES])
-{
-    const struct iovec piece = {(void *)(uintptr_t)bytes, len};
-    aqi_mac_of(mac, key, &piece, 1, tag);
-}
-
 aq_status aqi_seal_job_open(struct aqi_seal_job *job, const uint8_t key[AQI_SEAL_KEY_BYTES])
 {
-    /* udp uses the key of the job, too: its MACs must not be valid here, nor these there. */
-    static const char use[] = "aqueduct links between agents";
-    struct aqi_seal_job opened;
-    aq_status status = aqi_mac_open(AQI_MAC_HMAC, &opened.proof);
-    if (status != AQ_OK) return status;
-    status = aqi_mac_open(AQI_MAC_SIPHASH, &opened.frame);
-    if (status != AQ_OK) {
-        aqi_mac_close(opened.proof);
-        return status;
-    }
-    seal_hash(opened.proof, key, use, sizeof(use), opened.key);
-    *job = opened;
-    return AQ_OK;
+    aq_status status = aqi_macs_open(&job->macs);
+    if (status == AQ_OK) memcpy(job->key, key, sizeof(job->key));
+    return status;
 }
 
 void aqi_seal_job_close(struct aqi_seal_job *job)
 {
-    aqi_mac_close(job->proof);
-    aqi_mac_close(job->frame);
+    aqi_macs_close(&job->macs);
     explicit_bzero(job, sizeof(*job));
 }
 
@@ -89,17 +69,16 @@ static struct seal_head seal_our_head(void)
     return head;
 }
 
-/* A proof or a key: a hash of the handshake, under a label. */
-static void seal_said(const struct aqi_seal *seal, const char *label, uint8_t tag[AQI_MAC_BYTES])
+/* A proof or a key: a hash of the handshake. */
+static void seal_said(const struct aqi_seal *seal, const char *use, uint8_t tag[AQI_MAC_BYTES])
 {
     struct seal_said said = {.head = seal_our_head(),
                              .from = htole32(seal->call.from),
                              .to = htole32(seal->call.to),
                              .want = htole32(seal->call.want),
                              .answered = htole32(seal->answered)};
-    snprintf(said.label, sizeof(said.label), "%s", label);
     memcpy(said.nonce, seal->nonce, sizeof(said.nonce));
-    seal_hash(seal->job->proof, seal->job->key, &said, sizeof(said), tag);
+    aqi_mac_bytes(seal->job->macs.proofs, use, seal->job->key, &said, sizeof(said), tag);
 }
 
 static void seal_say(struct aqi_seal *seal, const void *bytes, size_t len)
@@ -153,7 +132,7 @@ void aqi_seal_close(struct aqi_seal *seal)
 static void seal_make_keys(struct aqi_seal *seal)
 {
     for (unsigned role = AQI_SEAL_CALLER; role <= AQI_SEAL_LISTENER; role++)
-        seal_said(seal, seal_key_labels[role], seal->key[role]);
+        seal_said(seal, seal_key_uses[role], seal->key[role]);
     seal->state = AQI_SEAL_OPEN;
 }
 
@@ -191,7 +170,7 @@ static aq_status seal_challenged(struct aqi_seal *seal)
                              .want = htole32(seal->call.want)};
     memcpy(call.nonce, seal->nonce[AQI_SEAL_CALLER], AQI_SEAL_NONCE);
     seal->answered = seal->call.to; /* unknown until the answer: assume the called host */
-    seal_said(seal, seal_proof_labels[AQI_SEAL_CALLER], call.proof);
+    seal_said(seal, seal_proof_uses[AQI_SEAL_CALLER], call.proof);
     seal_say(seal, &call, sizeof(call));
     seal->state = AQI_SEAL_PROVES;
     return AQ_OK;
@@ -207,12 +186,12 @@ static aq_status seal_called(struct aqi_seal *seal)
     seal->call = (struct aqi_seal_call){le32toh(call.from), le32toh(call.to), le32toh(call.want)};
     memcpy(seal->nonce[AQI_SEAL_CALLER], call.nonce, AQI_SEAL_NONCE);
     seal->answered = seal->call.to;
-    seal_said(seal, seal_proof_labels[AQI_SEAL_CALLER], proof);
+    seal_said(seal, seal_proof_uses[AQI_SEAL_CALLER], proof);
     if (!aqi_mac_same(proof, call.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
     seal->answered = own;
     accept.answered = htole32(own);
-    seal_said(seal, seal_proof_labels[AQI_SEAL_LISTENER], accept.proof);
+    seal_said(seal, seal_proof_uses[AQI_SEAL_LISTENER], accept.proof);
     seal_say(seal, &accept, sizeof(accept));
     if (seal->call.to != own)
         return seal_fail(seal, AQ_EMISMATCH,
@@ -228,7 +207,7 @@ static aq_status seal_accepted(struct aqi_seal *seal)
     uint8_t proof[AQI_MAC_BYTES];
     memcpy(&accept, seal->held, sizeof(accept));
     seal->answered = le32toh(accept.answered);
-    seal_said(seal, seal_proof_labels[AQI_SEAL_LISTENER], proof);
+    seal_said(seal, seal_proof_uses[AQI_SEAL_LISTENER], proof);
     if (!aqi_mac_same(proof, accept.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
     if (seal->answered != seal->call.to)
@@ -281,7 +260,7 @@ static void seal_tag(struct aqi_seal *seal, unsigned sender, const uint8_t head[
     memcpy(first, &number, sizeof(number));
     memcpy(first + sizeof(number), head, AQI_SEAL_HEAD);
     const struct iovec pieces[] = {{first, sizeof(first)}, {(void *)(uintptr_t)bytes, len}};
-    aqi_mac_of(seal->job->frame, seal->key[sender], pieces, len != 0 ? 2 : 1, tag);
+    aqi_mac_of(seal->job->macs.packets, seal->key[sender], pieces, len != 0 ? 2 : 1, tag);
 }
 
 /* The payload length from the head received so far. */

@@ -7,9 +7,8 @@
  *   CALL       the caller's:    magic, version, caller, called host, purpose, nonce, proof
  *   ACCEPT     the listener's:  its host, proof
  *
- * A proof is an HMAC, keyed with a key derived from the job's, over its sender and everything
- * exchanged so far. A key for each direction is derived in the same way; from then on, each frame
- * is
+ * A proof is an HMAC, keyed with the job's key, over its sender and everything exchanged so far. A
+ * key for each direction is derived in the same way; from then on, each frame is
  *
  *   length u24, kind u8, payload, tag
  *
@@ -34,8 +33,8 @@
 
 /* State shared by all streams of a process. */
 struct aqi_seal_job {
-    uint8_t key[AQI_SEAL_KEY_BYTES]; /* derived from the job's */
-    struct aqi_mac *proof, *frame;
+    uint8_t key[AQI_SEAL_KEY_BYTES]; /* the job's */
+    struct aqi_macs macs;
 };
 
 /* @return AQ_ENOTSUP  libcrypto is missing: aq_error_message() says what to install. */

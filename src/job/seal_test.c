@@ -91,23 +91,23 @@ static void test_wire(void **state)
 {
     (void)state;
     /* Computed with Python's hmac and with "openssl mac". */
-    static const uint8_t proof[] = {0x87, 0xec, 0x54, 0x03, 0xeb, 0x92, 0x15, 0x59,
-                                    0x16, 0x2e, 0x37, 0x42, 0x4f, 0x64, 0x38, 0x81};
-    static const uint8_t accept_proof[] = {0x49, 0xee, 0xc6, 0xe2, 0xd4, 0xb7, 0x60, 0x78,
-                                           0x1a, 0x97, 0x76, 0x98, 0x15, 0x02, 0x74, 0x97};
+    static const uint8_t proof[] = {0xef, 0xe7, 0x6e, 0xbb, 0x2c, 0xa0, 0xc3, 0x8d,
+                                    0x5a, 0xf0, 0x19, 0xf3, 0x43, 0xb4, 0xd9, 0x06};
+    static const uint8_t accept_proof[] = {0x49, 0x94, 0x5e, 0x2f, 0xe9, 0x68, 0x81, 0x7f,
+                                           0x2f, 0xf0, 0x4e, 0xc4, 0x4b, 0x93, 0x61, 0x19};
     static const uint8_t frame[] = {5,    0,    0,    7,    'h',  'e',  'l',  'l',  'o',
-                                    0xcc, 0x94, 0xdf, 0x3d, 0x15, 0x79, 0x8b, 0x19, 0x71,
-                                    0x52, 0x29, 0xc1, 0xe8, 0x46, 0x18, 0x3f};
+                                    0x47, 0xef, 0x32, 0x65, 0x11, 0xaa, 0x03, 0xa3, 0xa1,
+                                    0x97, 0xf8, 0xe9, 0xc7, 0x9b, 0xf7, 0x54};
     struct aqi_seal caller, listener;
     uint8_t nonce[AQI_SEAL_NONCE], bytes[MOST];
     memset(nonce, 'c', sizeof(nonce));
     aqi_seal_open(&caller, &job, AQI_SEAL_CALLER, &to_five, nonce);
     memset(nonce, 'l', sizeof(nonce));
     aqi_seal_open(&listener, &job, AQI_SEAL_LISTENER, &host_five, nonce);
-    assert_memory_equal(listener.say, "aqlink\1\0llllllllllllllll", CHALLENGE_LEN);
+    assert_memory_equal(listener.say, "aqlink\2\0llllllllllllllll", CHALLENGE_LEN);
     assert_int_equal(tell(&caller, bytes, hear(&listener, bytes)), AQ_AGAIN);
     assert_int_equal(caller.say_len, CALL_LEN);
-    assert_memory_equal(caller.say, "aqlink\1\0\3\0\0\0\5\0\0\0\11\0\0\0cccccccccccccccc", 36);
+    assert_memory_equal(caller.say, "aqlink\2\0\3\0\0\0\5\0\0\0\11\0\0\0cccccccccccccccc", 36);
     assert_memory_equal(caller.say + 36, proof, sizeof(proof));
     assert_int_equal(tell(&listener, bytes, hear(&caller, bytes)), AQ_OK);
     assert_int_equal(listener.say_len, ACCEPT_LEN);
@@ -456,13 +456,13 @@ static void test_wrong_version(void **state)
     struct pair pair;
     uint8_t said[MOST];
     open_pair(&pair);
-    pair.said[0][6] = 2;
+    pair.said[0][6] = 3;
     assert_int_equal(tell(&pair.end[CALLER], pair.said[0], CHALLENGE_LEN), AQ_EPROTO);
-    assert_non_null(strstr(pair.end[CALLER].why, "uses version 2"));
-    assert_non_null(strstr(pair.end[CALLER].why, "this host uses version 1"));
+    assert_non_null(strstr(pair.end[CALLER].why, "uses version 3"));
+    assert_non_null(strstr(pair.end[CALLER].why, "this host uses version 2"));
     /* It sends its version, and nothing that the other could use. */
     assert_int_equal(hear(&pair.end[CALLER], said), 8);
-    assert_memory_equal(said, "aqlink\1\0", 8);
+    assert_memory_equal(said, "aqlink\2\0", 8);
     said[6] = 3;
     assert_int_equal(tell(&pair.end[LISTENER], said, 8), AQ_EPROTO);
     assert_non_null(strstr(pair.end[LISTENER].why, "uses version 3"));

@@ -108,10 +108,10 @@ static void on_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
     fuzz_require(usable >= AQI_DGRAM_LEAST_PACKET, "a path carries the common size");
 }
 
-static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-                   uint8_t tag[16])
+static void on_mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+                   unsigned niov, uint8_t tag[16])
 {
-    (void)arg, (void)key, (void)iov, (void)niov;
+    (void)arg, (void)use, (void)key, (void)iov, (void)niov;
     memset(tag, TAG, 16);
 }
 

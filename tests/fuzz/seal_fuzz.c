@@ -168,7 +168,8 @@ static void check_way(const uint8_t *script, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    if (job.proof == NULL && aqi_seal_job_open(&job, (const uint8_t *)"a key of the job") != AQ_OK)
+    if (job.macs.proofs == NULL &&
+        aqi_seal_job_open(&job, (const uint8_t *)"a key of the job") != AQ_OK)
         fuzz_missing();
     if (len < 2) return 0;
     /* An exact copy, so that a sanitizer detects a read beyond it. */

@@ -201,13 +201,15 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 }
 
 /* Good enough to detect altered bytes; nothing here has to be secret. */
-void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-              uint8_t tag[16])
+void proc_mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+              unsigned niov, uint8_t tag[16])
 {
     (void)arg;
     uint64_t h[2], word = 0;
     unsigned have = 0;
     memcpy(h, key, sizeof(h));
+    for (; use != NULL && *use != 0; use++)
+        h[0] = (h[0] ^ (unsigned char)*use) * 0x9e3779b97f4a7c15u;
     for (unsigned i = 0; i < niov; i++) {
         const unsigned char *p = iov[i].iov_base, *end = p + iov[i].iov_len;
         while (p < end) {
@@ -272,6 +274,7 @@ void proc_open(struct sim *sim, struct sim_proc *proc)
     config.size = sim->plan.peers;
     config.epoch = sim_random(sim, SIM_OF_PROC) | 1;
     config.seed = sim_random(sim, SIM_OF_PROC);
+    memcpy(config.secret, &config.seed, sizeof(config.seed));
     net_address(proc->id, &config.address);
     const struct aqi_dgram_hooks hooks = {.transmit = proc_transmit,
                                           .deliver = proc_deliver,

@@ -324,8 +324,8 @@ bool proc_lost(const struct sim_proc *proc, uint32_t id);
 uint32_t proc_partner(struct sim *sim, const struct sim_proc *proc);
 /* Whether the operation that `proc` has begun with `to` can be expected to end. */
 bool proc_will_know(const struct sim *sim, const struct sim_op *op);
-void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-              uint8_t tag[16]);
+void proc_mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+              unsigned niov, uint8_t tag[16]);
 
 /* --- work.c, memory.c ----------------------------------------------------------------------------
  */

@@ -5,6 +5,7 @@
 #include "base/inet.h"
 #include "base/log.h"
 #include "base/mac.h"
+#include "base/random.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,13 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 static const unsigned char name_magic[3] = {'a', 'q', 'f'};
 
 static int name_random(void *at, size_t len)
 {
-    return getrandom(at, len, 0) == (ssize_t)len ? 0 : -errno;
+    return aqi_random(at, len, "fi") == AQ_OK ? 0 : -EIO;
 }
 
 /*
@@ -324,13 +324,12 @@ int afi_name_prove(const struct afi_name *to, const uint8_t *from, const char *w
 {
     struct aqi_mac *mac;
     const struct iovec parts[] = {
-        {.iov_base = (void *)(uintptr_t)what, .iov_len = strlen(what)},
         {.iov_base = (void *)(uintptr_t)from, .iov_len = AFI_ID},
         {.iov_base = (void *)(uintptr_t)to->id, .iov_len = AFI_ID},
         {.iov_base = &number, .iov_len = sizeof(number)},
     };
     if (aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) return -ENOSYS;
-    aqi_mac_of(mac, to->secret, parts, AQI_COUNT_OF(parts), proof);
+    aqi_mac_for(mac, what, to->secret, parts, AQI_COUNT_OF(parts), proof);
     aqi_mac_close(mac);
     return 0;
 }

@@ -21,7 +21,8 @@
 aq_status udp_random_config(struct aqi_dgram_config *config)
 {
     aq_status st = aqi_random(&config->epoch, sizeof(config->epoch), "udp");
-    return st == AQ_OK ? aqi_random(&config->seed, sizeof(config->seed), "udp") : st;
+    if (st == AQ_OK) st = aqi_random(&config->seed, sizeof(config->seed), "udp");
+    return st == AQ_OK ? aqi_random(config->secret, sizeof(config->secret), "udp") : st;
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -188,13 +189,10 @@ static void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agre
     udp_paths_small(arg, id, usable, agreed);
 }
 
-/* The job's key, which lives long, signs handshakes; those of connections sign packets. */
-static void udp_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
-                         uint8_t tag[16])
+static void udp_hook_mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
+                         unsigned niov, uint8_t tag[16])
 {
-    const struct udp_tp *udp = arg;
-    bool job = memcmp(key, udp->params.key, sizeof(udp->params.key)) == 0;
-    aqi_mac_of(job ? udp->handshake : udp->packets, key, iov, niov, tag);
+    aqi_macs_of(&((const struct udp_tp *)arg)->macs, use, key, iov, niov, tag);
 }
 
 static const enum aqi_counter udp_counters[AQI_DGRAM_COUNTERS] = {
@@ -238,8 +236,7 @@ static void udp_close(struct aqi_tp *tp)
     free(udp->ends);
     free(udp->touched);
     if (udp->port != NULL) udp->port->ops->close(udp->port);
-    aqi_mac_close(udp->handshake);
-    aqi_mac_close(udp->packets);
+    aqi_macs_close(&udp->macs);
     for (uint32_t id = 0; udp->peers != NULL && id < udp->params.size; id++)
         free(udp->peers[id]);
     free(udp->peers);
@@ -332,8 +329,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     aq_status st = udp->peers != NULL
                        ? AQ_OK
                        : aqi_fail(AQ_ENOMEM, "udp", "no memory for %u peers", params->size);
-    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &udp->handshake);
-    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &udp->packets);
+    if (st == AQ_OK) st = aqi_macs_open(&udp->macs);
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;

@@ -71,7 +71,7 @@ static struct udp_call answer_to(int fd)
     struct udp_call answer;
     await(fd);
     assert_int_equal(recv(fd, &answer, sizeof(answer), MSG_TRUNC), sizeof(answer));
-    assert_true(udp_call_read(world.rendezvous->mac, &answer, sizeof(answer), &answer));
+    assert_true(udp_call_read(world.rendezvous->macs.proofs, &answer, sizeof(answer), &answer));
     return answer;
 }
 

@@ -88,8 +88,7 @@ aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_s
                         "AQ_CONNECT_SECRET=%s holds %zd bytes: it must have %d to %d random bytes "
                         "(head -c 32 /dev/urandom)",
                         setting, len, CALL_SECRET_LEAST, CALL_SECRET_MOST - 1);
-    struct iovec all = {.iov_base = bytes, .iov_len = (size_t)len};
-    aqi_mac_of(mac, zeros, &all, 1, secret->key);
+    aqi_mac_bytes(mac, NULL, zeros, bytes, (size_t)len, secret->key);
     explicit_bzero(bytes, sizeof(bytes));
     secret->is_set = true;
     if (once) {
@@ -103,25 +102,26 @@ void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, con
                        const uint8_t caller[UDP_CALL_BYTES], const uint8_t listener[UDP_CALL_BYTES],
                        uint8_t key[AQI_MAC_BYTES])
 {
-    char name[16] = "";
-    strncpy(name, what, sizeof(name) - 1);
     const struct iovec iov[] = {
-        {.iov_base = name, .iov_len = sizeof(name)},
         {.iov_base = (void *)(uintptr_t)caller, .iov_len = UDP_CALL_BYTES},
         {.iov_base = (void *)(uintptr_t)listener, .iov_len = UDP_CALL_BYTES}};
-    aqi_mac_of(mac, secret->key, iov, AQI_COUNT_OF(iov), key);
+    aqi_mac_for(mac, what, secret->key, iov, AQI_COUNT_OF(iov), key);
 }
 
 /* --- packets --------------------------------------------------------------------------------- */
 
-static void udp_call_mac(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
-                         const struct udp_call *call, size_t len, uint8_t tag[UDP_CALL_BYTES])
+static void udp_call_prove(struct aqi_mac *mac, const struct udp_secret *secret,
+                           const struct udp_call *call, uint8_t proof[UDP_CALL_BYTES])
 {
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)call, .iov_len = len};
-    aqi_mac_of(mac, key, &iov, 1, tag);
+    aqi_mac_bytes(mac, "udp call", secret->key, call, offsetof(struct udp_call, proof), proof);
 }
 
-static const uint8_t udp_call_public[AQI_MAC_BYTES];
+static void udp_call_sum(struct aqi_mac *mac, const struct udp_call *call,
+                         uint8_t check[UDP_CALL_BYTES])
+{
+    static const uint8_t zeros[AQI_MAC_BYTES];
+    aqi_mac_bytes(mac, NULL, zeros, call, offsetof(struct udp_call, check), check);
+}
 
 void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
                    struct udp_call *call)
@@ -130,8 +130,8 @@ void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum ud
     call->version = aqi_wire_version(AQI_WIRE_CALL);
     call->packets = aqi_wire_version(AQI_WIRE_UDP);
     call->kind = (uint8_t)kind;
-    udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), call->proof);
-    udp_call_mac(mac, udp_call_public, call, offsetof(struct udp_call, check), call->check);
+    udp_call_prove(mac, secret, call, call->proof);
+    udp_call_sum(mac, call, call->check);
 }
 
 static bool udp_call_is_ours(const struct udp_call *call)
@@ -148,7 +148,7 @@ static bool udp_call_is_whole(struct aqi_mac *mac, const void *bytes, size_t len
     if (len != sizeof(*call)) return false;
     memcpy(call, bytes, sizeof(*call));
     if (call->magic != CALL_MAGIC) return false;
-    udp_call_mac(mac, udp_call_public, call, offsetof(struct udp_call, check), check);
+    udp_call_sum(mac, call, check);
     return aqi_mac_same(check, call->check);
 }
 
@@ -184,7 +184,7 @@ bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
                      const struct udp_call *call)
 {
     uint8_t proof[UDP_CALL_BYTES];
-    udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), proof);
+    udp_call_prove(mac, secret, call, proof);
     return aqi_mac_same(proof, call->proof);
 }
 

@@ -172,12 +172,11 @@ static void udp_channel_hook_small_path(void *arg, uint32_t id, size_t usable, b
     (void)arg, (void)id, (void)usable, (void)agreed;
 }
 
-static void udp_channel_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov,
-                                 unsigned niov, uint8_t tag[16])
+static void udp_channel_hook_mac(void *arg, const char *use, const uint8_t key[16],
+                                 const struct iovec *iov, unsigned niov, uint8_t tag[16])
 {
     const struct aqi_control_channel *channel = arg;
-    bool own = memcmp(key, channel->key, sizeof(channel->key)) == 0;
-    aqi_mac_of(own ? channel->rendezvous->mac : channel->rendezvous->packets, key, iov, niov, tag);
+    aqi_macs_of(&channel->rendezvous->macs, use, key, iov, niov, tag);
 }
 
 aq_status udp_channel_up(struct aqi_control_channel *channel)
@@ -195,9 +194,8 @@ aq_status udp_channel_up(struct aqi_control_channel *channel)
                                           .arg = channel};
     struct aqi_dgram_config config;
     aqi_dgram_defaults(&config);
-    udp_secret_derive(rendezvous->mac, &rendezvous->secret, "channel", channel->call.caller,
-                      channel->call.listener, channel->key);
-    memcpy(config.key, channel->key, sizeof(config.key));
+    udp_secret_derive(rendezvous->macs.proofs, &rendezvous->secret, "channel", channel->call.caller,
+                      channel->call.listener, config.key);
     config.self = channel->caller ? CHANNEL_CALLER : CHANNEL_LISTENER;
     config.size = CHANNEL_ENDS;
     config.address = channel->port->address;

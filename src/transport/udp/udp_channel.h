@@ -60,12 +60,11 @@ struct aqi_control_channel {
     void *user;
     enum udp_channel_state state;
     bool caller;
-    bool closed;                  /* by us: freed once everything has been sent */
-    bool ended;                   /* the other side's last message has arrived */
-    bool refused;                 /* its socket no longer exists, as the network reports */
-    struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY wraps it */
-    struct aqi_dgram *dgram;      /* NULL: CALLS */
-    uint8_t key[16];
+    bool closed;                   /* by us: freed once everything has been sent */
+    bool ended;                    /* the other side's last message has arrived */
+    bool refused;                  /* its socket no longer exists, as the network reports */
+    struct aqi_port *port, *wire;  /* the same, unless AQ_UDP_LOSSY wraps it */
+    struct aqi_dgram *dgram;       /* NULL: CALLS */
     struct udp_call call;          /* identifies it, and is retransmitted */
     union aqi_sockaddr host;       /* the caller's; its port is 0 */
     struct addrinfo *names, *name; /* CALLS: the addresses of the URI, and the next one to call */
@@ -102,7 +101,7 @@ struct aqi_rendezvous {
     unsigned happened; /* events in this call of progress */
     bool told;         /* the user was warned of an unanswered call */
     bool inside;       /* progress is running: nothing that it may access is freed */
-    struct aqi_mac *mac, *packets;
+    struct aqi_macs macs;
     struct udp_secret secret;
     uint8_t cookies[16]; /* the key of cookies */
     struct aqi_listener *listeners;

@@ -55,7 +55,6 @@ static struct {
     bool answers; /* the program makes no calls: the thread answers */
     unsigned copies;
     struct aqi_dgram *peer;
-    uint8_t key[16]; /* of the peer */
     struct copy wire[FLYING];
     unsigned flying, to_peer;
     struct copy back[FLYING];
@@ -188,12 +187,11 @@ static inline void peer_lost(void *arg, uint32_t id, const char *why)
     (void)arg, (void)id, (void)why;
 }
 
-static inline void peer_mac(void *arg, const uint8_t key[16], const struct iovec *iov,
-                            unsigned niov, uint8_t tag[16])
+static inline void peer_mac(void *arg, const char *use, const uint8_t key[16],
+                            const struct iovec *iov, unsigned niov, uint8_t tag[16])
 {
     (void)arg;
-    aqi_mac_of(memcmp(key, world.key, 16) == 0 ? world.rendezvous->mac : world.rendezvous->packets,
-               key, iov, niov, tag);
+    aqi_macs_of(&world.rendezvous->macs, use, key, iov, niov, tag);
 }
 
 /* Like that of udp_channel_up, but it may send messages that are too large. */
@@ -209,9 +207,8 @@ static inline void peer_open(const struct udp_secret *secret, uint8_t first_of_l
     struct udp_call call = world.channel->call;
     call.listener[0] = first_of_listener;
     aqi_dgram_defaults(&config);
-    udp_secret_derive(world.rendezvous->mac, secret, "channel", call.caller, call.listener,
-                      world.key);
-    memcpy(config.key, world.key, sizeof(config.key));
+    udp_secret_derive(world.rendezvous->macs.proofs, secret, "channel", call.caller, call.listener,
+                      config.key);
     config.self = world.channel->caller ? LISTENER : CALLER;
     config.size = ENDS;
     config.address = world.port.address;

@@ -80,6 +80,6 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
     own->addr.authenticate = udp->authenticate;
     aq_status st = udp_connection_towards(params, &own->addr.base, towards);
     if (st != AQ_OK) return st;
-    udp_connection_derive(udp->handshake, "connection", own->addr.nonce, none, udp->params.key);
+    udp_connection_derive(udp->macs.proofs, "connection", own->addr.nonce, none, udp->params.key);
     return AQ_OK;
 }

@@ -38,9 +38,8 @@ enum udp_group_kind udp_group_read(struct aqi_mac *mac, const uint8_t key[AQI_MA
     if (len < UDP_GROUP_COST) return UDP_GROUP_STRANGER;
     memcpy(&read, bytes, sizeof(read));
     if (read.magic != GROUP_MAGIC) return UDP_GROUP_STRANGER;
-    const struct iovec all = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len - AQI_MAC_BYTES};
-    aqi_mac_of(mac, key, &all, 1, tag);
-    if (!aqi_mac_same(tag, (const uint8_t *)bytes + all.iov_len)) return UDP_GROUP_STRANGER;
+    aqi_mac_bytes(mac, NULL, key, bytes, len - AQI_MAC_BYTES, tag);
+    if (!aqi_mac_same(tag, (const uint8_t *)bytes + len - AQI_MAC_BYTES)) return UDP_GROUP_STRANGER;
     *head = read;
     return read.version == aqi_wire_version(AQI_WIRE_GROUP) &&
                    read.messages == aqi_wire_version(AQI_WIRE_MESSAGES)

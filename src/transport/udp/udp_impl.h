@@ -133,7 +133,7 @@ struct udp_tp {
     struct aqi_spin lock;
     struct aqi_dgram *dgram;
     struct aqi_port *port;
-    struct aqi_mac *handshake, *packets;
+    struct aqi_macs macs;
     struct udp_peer **peers; /* by id */
     struct udp_peer *lost;
     _Atomic uint64_t *paths; /* udp_paths.c, shared by this host's processes; or NULL */

@@ -85,7 +85,7 @@ static void udp_rendezvous_say(struct aqi_control_channel *channel, bool with_co
 {
     const struct aqi_rendezvous *rendezvous = channel->rendezvous;
     struct iovec iov = {.iov_base = &channel->call, .iov_len = sizeof(channel->call)};
-    udp_call_seal(rendezvous->mac, &rendezvous->secret,
+    udp_call_seal(rendezvous->macs.proofs, &rendezvous->secret,
                   with_cookie ? UDP_CALL_CALL : UDP_CALL_KNOCK, &channel->call);
     (void)channel->port->ops->send(channel->port, AQI_DGRAM_COMMAND, &channel->port->address, &iov,
                                    1, iov.iov_len, 1);
@@ -129,7 +129,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
     const struct aqi_rendezvous *rendezvous = channel->rendezvous;
     union aqi_sockaddr at;
     socklen_t len = sizeof(at);
-    if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, call)) {
+    if (!udp_call_proved(rendezvous->macs.proofs, &rendezvous->secret, call)) {
         udp_channel_end(channel, AQ_EACCESS,
                         "the server has not proved that it knows our AQ_CONNECT_SECRET");
         return;
@@ -147,7 +147,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
 static void udp_rendezvous_answered(struct aqi_control_channel *channel, const void *bytes,
                                     size_t len)
 {
-    struct aqi_mac *mac = channel->rendezvous->mac;
+    struct aqi_mac *mac = channel->rendezvous->macs.proofs;
     struct udp_call call;
     char why[200];
     bool other = udp_call_read_other(mac, bytes, len, &call) && call.kind == UDP_CALL_OTHER;
@@ -207,7 +207,8 @@ static void udp_rendezvous_cookie(const struct aqi_rendezvous *rendezvous,
         {.iov_base = &period, .iov_len = sizeof(period)},
         {.iov_base = (void *)(uintptr_t)&packet->from, .iov_len = packet->header.msg_namelen},
         {.iov_base = (void *)(uintptr_t)packet->call.caller, .iov_len = UDP_CALL_BYTES}};
-    aqi_mac_of(rendezvous->mac, rendezvous->cookies, iov, AQI_COUNT_OF(iov), cookie);
+    aqi_mac_for(rendezvous->macs.proofs, "udp cookie", rendezvous->cookies, iov, AQI_COUNT_OF(iov),
+                cookie);
 }
 
 static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
@@ -227,7 +228,7 @@ static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvo
                                   enum udp_call_kind kind)
 {
     const struct aqi_rendezvous *rendezvous = listener->rendezvous;
-    udp_call_seal(rendezvous->mac, &rendezvous->secret, kind, &packet->call);
+    udp_call_seal(rendezvous->macs.proofs, &rendezvous->secret, kind, &packet->call);
     packet->iov = (struct iovec){&packet->call, sizeof(packet->call)};
     (void)sendmsg(listener->end.fd, &packet->header, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -325,7 +326,7 @@ static void udp_rendezvous_take_call(struct aqi_listener *listener,
 {
     struct aqi_rendezvous *rendezvous = listener->rendezvous;
     bool room = false;
-    if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, &packet->call)) {
+    if (!udp_call_proved(rendezvous->macs.proofs, &rendezvous->secret, &packet->call)) {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
         udp_rendezvous_answer(listener, packet, UDP_CALL_DENIED);
         return;
@@ -370,7 +371,8 @@ static void udp_rendezvous_hear_other(struct aqi_listener *listener,
     static atomic_bool once;
     char why[200];
     aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    if (!udp_call_read_other(listener->rendezvous->mac, packet->bytes, len, &packet->call) ||
+    if (!udp_call_read_other(listener->rendezvous->macs.proofs, packet->bytes, len,
+                             &packet->call) ||
         packet->call.kind != UDP_CALL_KNOCK)
         return;
     udp_call_differs(&packet->call, "the caller", why, sizeof(why));
@@ -395,7 +397,7 @@ static bool udp_rendezvous_hear(struct aqi_listener *listener)
     packet.header.msg_flags = 0;
     struct aqi_rendezvous *rendezvous = listener->rendezvous;
     rendezvous->happened++;
-    bool good = udp_call_read(rendezvous->mac, packet.bytes, (size_t)len, &packet.call);
+    bool good = udp_call_read(rendezvous->macs.proofs, packet.bytes, (size_t)len, &packet.call);
     if (good && packet.call.kind == UDP_CALL_KNOCK) {
         udp_rendezvous_cookie(rendezvous, &packet, 0, packet.call.cookie);
         udp_rendezvous_answer(listener, &packet, UDP_CALL_COOKIE);
@@ -707,8 +709,7 @@ static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
     }
     while (rendezvous->channels != NULL)
         udp_channel_free(rendezvous->channels);
-    aqi_mac_close(rendezvous->mac);
-    aqi_mac_close(rendezvous->packets);
+    aqi_macs_close(&rendezvous->macs);
     if (rendezvous->timer >= 0) close(rendezvous->timer);
     if (rendezvous->epoll >= 0) close(rendezvous->epoll);
     explicit_bzero(rendezvous, sizeof(*rendezvous));
@@ -732,10 +733,10 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
         epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, rendezvous->timer, &event) != 0)
         st = aqi_fail_no_fd(errno, "udp",
                             "cannot create the descriptors with which connections wait");
-    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &rendezvous->mac);
-    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &rendezvous->packets);
+    if (st == AQ_OK) st = aqi_macs_open(&rendezvous->macs);
     if (st == AQ_OK) st = aqi_random(rendezvous->cookies, sizeof(rendezvous->cookies), "udp");
-    if (st == AQ_OK) st = udp_secret_read(udp_config.secret, rendezvous->mac, &rendezvous->secret);
+    if (st == AQ_OK)
+        st = udp_secret_read(udp_config.secret, rendezvous->macs.proofs, &rendezvous->secret);
     udp_connection_set_secret(&rendezvous->secret);
     if (st != AQ_OK) {
         udp_rendezvous_close(rendezvous);

@@ -30,7 +30,7 @@ static struct udp_call heard(int fd, enum udp_call_kind kind)
     struct udp_call call;
     await(fd);
     assert_int_equal(recvfrom(fd, &call, sizeof(call), MSG_TRUNC, &from.any, &len), sizeof(call));
-    assert_true(udp_call_read(world.rendezvous->mac, &call, sizeof(call), &call));
+    assert_true(udp_call_read(world.rendezvous->macs.proofs, &call, sizeof(call), &call));
     assert_int_equal(call.kind, kind);
     assert_int_equal(connect(fd, &from.any, len), 0);
     return call;
@@ -89,7 +89,7 @@ static void test_nonsense_at_a_caller(void **state)
         bad = call; /* another version, but neither of the two kinds in common with ours */
         bad.version++;
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, bad.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, bad.check);
         say_nonsense(fd, &bad, sizeof(bad));
     }
     for (unsigned kind = 0; kind < 256; kind++) {
@@ -164,12 +164,12 @@ static void test_answers_of_other_versions(void **state)
         struct iovec checked = {&call, offsetof(struct udp_call, check)};
         call.kind = UDP_CALL_OTHER;
         *(i == 0 ? &call.version : &call.packets) += 7;
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         call.caller[0] ^= 1; /* of another call */
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         say_nonsense(fd, &call, sizeof(call));
         call.caller[0] ^= 1;
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         say_bytes(fd, &call, sizeof(call));
         assert_int_equal(world.ends, 1);
         assert_int_equal(world.end, AQ_EMISMATCH);
@@ -317,7 +317,7 @@ static void test_proofs_of_listeners(void **state)
         int fd = listener_of_a_call();
         struct udp_call call = heard(fd, UDP_CALL_KNOCK);
         call.port = world.at.v4.sin_port;
-        udp_call_seal(world.rendezvous->mac, &other, UDP_CALL_TAKEN, &call);
+        udp_call_seal(world.rendezvous->macs.proofs, &other, UDP_CALL_TAKEN, &call);
         say_bytes(fd, &call, sizeof(call));
         assert_int_equal(world.ends, i + 1);
         assert_int_equal(world.end, AQ_EACCESS);

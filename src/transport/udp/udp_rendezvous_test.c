@@ -47,7 +47,7 @@ static struct udp_call answer(int fd)
     unsigned char bytes[sizeof(call) + 1];
     await(fd);
     assert_int_equal(recv(fd, bytes, sizeof(bytes), 0), sizeof(call));
-    assert_true(udp_call_read(world.rendezvous->mac, bytes, sizeof(call), &call));
+    assert_true(udp_call_read(world.rendezvous->macs.proofs, bytes, sizeof(call), &call));
     expect_nothing(fd);
     return call;
 }
@@ -120,7 +120,7 @@ static void test_nonsense_at_a_listener(void **state)
         bad = call;
         if (i == 1) bad.kind = UDP_CALL_OTHER; /* of another version */
         *(i < 2 ? &bad.version : (uint8_t *)&bad.magic) += 1;
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, bad.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, bad.check);
         hear_nonsense(fd, &bad, sizeof(bad));
     }
     for (size_t i = 0; i < sizeof(call); i++) {
@@ -145,7 +145,7 @@ static void test_other_versions(void **state)
         seal(UDP_CALL_KNOCK, &call);
         memset(call.cookie, 0xff, sizeof(call.cookie)); /* whatever that version has there */
         *(i == 0 ? &call.version : &call.packets) += 1;
-        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         hear(fd, &call, sizeof(call));
         said = answer(fd);
         assert_int_equal(said.kind, UDP_CALL_OTHER);
@@ -298,13 +298,14 @@ static void test_secrets_of_callers(void **state)
         unsigned before = channels();
         memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
         world.rendezvous->secret = *ours;
-        udp_call_seal(world.rendezvous->mac, theirs, UDP_CALL_CALL, &call);
+        udp_call_seal(world.rendezvous->macs.proofs, theirs, UDP_CALL_CALL, &call);
         hear(fd, &call, sizeof(call));
         struct udp_call back = answer(fd);
         assert_int_equal(back.kind, ours == theirs ? UDP_CALL_TAKEN : UDP_CALL_DENIED);
         assert_int_equal(channels(), before + (ours == theirs));
         assert_int_equal(aqi_counter_sum(AQI_CTR_HELLO_DROPPED), dropped + (ours != theirs));
-        if (ours == theirs) assert_true(udp_call_proved(world.rendezvous->mac, theirs, &back));
+        if (ours == theirs)
+            assert_true(udp_call_proved(world.rendezvous->macs.proofs, theirs, &back));
     }
     close(fd);
 }

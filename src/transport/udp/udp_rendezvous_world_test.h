@@ -117,7 +117,7 @@ static inline int world_teardown(void **state)
 
 static inline void seal(enum udp_call_kind kind, struct udp_call *call)
 {
-    udp_call_seal(world.rendezvous->mac, &world.rendezvous->secret, kind, call);
+    udp_call_seal(world.rendezvous->macs.proofs, &world.rendezvous->secret, kind, call);
 }
 
 static inline void expect_nothing(int fd)
