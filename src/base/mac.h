@@ -60,13 +60,18 @@ void aqi_macs_close(struct aqi_macs *macs);
 void aqi_macs_of(const struct aqi_macs *macs, const char *use, const uint8_t key[AQI_MAC_BYTES],
                  const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
 
-/* Compare two hashes, or secrets, in constant time. */
-static inline bool aqi_mac_same(const uint8_t a[AQI_MAC_BYTES], const uint8_t b[AQI_MAC_BYTES])
+/* Compare in constant time: a peer must not find a hash or secret byte by byte. */
+static inline bool aqi_secret_same(const void *a, const void *b, size_t len)
 {
     uint8_t differ = 0;
-    for (unsigned i = 0; i < AQI_MAC_BYTES; i++)
-        differ |= (uint8_t)(a[i] ^ b[i]);
+    for (size_t i = 0; i < len; i++)
+        differ |= ((const uint8_t *)a)[i] ^ ((const uint8_t *)b)[i];
     return differ == 0;
+}
+
+static inline bool aqi_mac_same(const uint8_t a[AQI_MAC_BYTES], const uint8_t b[AQI_MAC_BYTES])
+{
+    return aqi_secret_same(a, b, AQI_MAC_BYTES);
 }
 
 #endif

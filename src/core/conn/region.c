@@ -6,6 +6,7 @@
 #include "core/conn/region.h"
 
 #include "base/array.h"
+#include "base/mac.h"
 #include "base/random.h"
 
 #include <stdlib.h>
@@ -162,23 +163,14 @@ void conn_regions_close(void)
     regions.count = regions.room = regions.unused = 0;
 }
 
-/* Takes constant time: over a network, a peer must not find the secret word by word. */
-static bool region_is(const aq_region *region, const uint32_t ticket[AQI_TICKET])
-{
-    uint32_t differs = 0;
-    for (unsigned i = 0; i < AQI_TICKET; i++)
-        differs |= region->ticket[i] ^ ticket[i];
-    return differs == 0;
-}
-
 aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
                            size_t len, bool write, void **at)
 {
     aq_status st = AQ_EACCESS;
     aqi_spin_lock(&regions.lock);
     const aq_region *region = ticket[0] < regions.count ? regions.table[ticket[0]] : NULL;
-    bool mine = region != NULL && region_is(region, ticket) && !region->orphan &&
-                (region->only == NULL || region->only == conn);
+    bool mine = region != NULL && aqi_secret_same(region->ticket, ticket, sizeof(region->ticket)) &&
+                !region->orphan && (region->only == NULL || region->only == conn);
     if (mine && (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0) {
         st = aqi_within(offset, len, 0, region->size) ? AQ_OK : AQ_ERANGE;
         if (st == AQ_OK) *at = region->addr + offset;
