@@ -20,45 +20,10 @@ enum { ALONE_CONNECTIONS = 4096, ALONE_DATA = 2048 };
 
 static struct aqi_boot *alone_boot;
 
-static aq_status alone_allgather(void *arg, const void *mine, size_t len, void *all)
-{
-    struct aqi_boot *boot = arg;
-    return boot->kind->allgather(boot, mine, len, all);
-}
-
-static aq_status alone_table(void *arg, const void *mine, size_t len, const void **table)
-{
-    return aqi_boot_table(arg, mine, len, table);
-}
-
-static aq_status alone_share(void *arg, const char *name, size_t bytes, int *fd)
-{
-    struct aqi_boot *boot = arg;
-    return boot->kind->share(boot, name, bytes, fd);
-}
-
-static aq_status alone_agree(void *arg, const uint64_t name[2], aq_status mine,
-                             const uint8_t *members)
-{
-    struct aqi_boot *boot = arg;
-    return boot->kind->agree(boot, name, mine, members);
-}
-
 static bool alone_alert(void *arg)
 {
     (void)arg;
     return false;
-}
-
-static void alone_attend(void *arg)
-{
-    (void)arg;
-}
-
-static int alone_fd(void *arg)
-{
-    (void)arg;
-    return -1;
 }
 
 /* A transport cannot continue, and there is no launcher to report it to. */
@@ -71,15 +36,7 @@ static void alone_fatal(void *arg, const char *why)
 
 static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
 {
-    struct aqi_core_params params = {.boot = {.allgather = alone_allgather,
-                                              .table = alone_table,
-                                              .share = alone_share,
-                                              .alert = alone_alert,
-                                              .attend = alone_attend,
-                                              .fd = alone_fd,
-                                              .agree = alone_agree,
-                                              .fatal = alone_fatal,
-                                              .arg = boot},
+    struct aqi_core_params params = {.boot = lib_core_boot(boot),
                                      .thread_mode = AQ_THREAD_SERIALIZED,
                                      .turns = true,
                                      .brisk = true,
@@ -89,6 +46,8 @@ static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
                                      .local_size = 1,
                                      .cores = 1,
                                      .start_timeout_ns = ALONE_PATIENCE_NS};
+    params.boot.alert = alone_alert;
+    params.boot.fatal = alone_fatal;
     memcpy(params.key, boot->info.key, sizeof(params.key));
     return aqi_core_open(&params, world);
 }
@@ -117,6 +76,7 @@ aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len
     struct aqi_boot *boot = calloc(1, aqi_boot_single.bytes);
     if (boot == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to open the library");
     boot->kind = &aqi_boot_single;
+    boot->fd = -1;
     st = boot->kind->open(boot);
     if (st == AQ_OK) st = alone_open_core(boot, world);
     if (st != AQ_OK) {

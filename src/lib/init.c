@@ -360,6 +360,19 @@ static void init_boot_fatal(void *arg, const char *why)
     init_leave(code);
 }
 
+struct aqi_core_boot lib_core_boot(struct aqi_boot *boot)
+{
+    return (struct aqi_core_boot){.allgather = init_boot_allgather,
+                                  .table = init_boot_table,
+                                  .share = init_boot_share,
+                                  .alert = init_boot_alert,
+                                  .attend = init_boot_attend,
+                                  .fd = init_boot_fd,
+                                  .agree = init_boot_agree,
+                                  .fatal = init_boot_fatal,
+                                  .arg = boot};
+}
+
 /* --- ending together -------------------------------------------------------------------------- */
 
 /* Maximum time counted for a round of waiting, in which the process may have been stopped. */
@@ -463,15 +476,7 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 {
     const struct aqi_boot_info *info = &lib.boot->info;
     struct aqi_core_params core = {
-        .boot = {.allgather = init_boot_allgather,
-                 .table = init_boot_table,
-                 .share = init_boot_share,
-                 .alert = init_boot_alert,
-                 .attend = init_boot_attend,
-                 .fd = init_boot_fd,
-                 .agree = init_boot_agree,
-                 .fatal = init_boot_fatal,
-                 .arg = lib.boot},
+        .boot = lib_core_boot(lib.boot),
         .thread_mode = params->thread_mode,
         .register_call = init_name(params->register_call, "aq_am_register"),
         .create_call = init_name(params->create_call, "aq_ep_create with AQ_EP_AM"),

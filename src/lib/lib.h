@@ -3,6 +3,7 @@
 #define AQI_LIB_LIB_H
 
 #include "base/settings.h"
+#include "core/core.h"
 #include "job/boot.h"
 
 struct lib_config {
@@ -34,6 +35,9 @@ aq_status lib_load_settings(bool ask);
 aq_status lib_outputs_begin(struct aqi_boot *boot);
 /* Write all outputs, on the first call only. Async-signal-safe. */
 void lib_outputs_end(void);
+
+/* init.c: how the core reaches the job. */
+struct aqi_core_boot lib_core_boot(struct aqi_boot *boot);
 
 /* Time limit for the last steps of a process: less than aqrun allows. */
 uint64_t lib_patience_ns(void);
