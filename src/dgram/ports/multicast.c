@@ -182,7 +182,7 @@ aq_status ports_multicast_send(const struct ports_multicast *self, const struct 
         int error = errno;
         const struct ports_send_error *row = ports_send_error(error);
         if (row->verdict == PORTS_NO_ROOM) return AQ_AGAIN;
-        if (row->verdict == PORTS_REPEAT || (row->late && tries == 0)) continue;
+        if (row->verdict == PORTS_REPEAT || (!row->final && tries == 0)) continue;
         return multicast_unsent(self, error);
     }
 }

@@ -5,9 +5,9 @@
 #include "base/base.h"
 
 enum ports_verdict {
+    PORTS_LOST,       /* treated as lost on the way: the engine detects that and retransmits it */
     PORTS_REPEAT,     /* the call was interrupted: make it again */
     PORTS_NO_ROOM,    /* nothing was sent, and there will be room: the engine tries again */
-    PORTS_LOST,       /* treated as lost on the way: the engine detects that and retransmits it */
     PORTS_UNREADABLE, /* likewise, because the program's memory cannot be read */
     PORTS_VERDICTS
 };
@@ -15,7 +15,8 @@ enum ports_verdict {
 struct ports_send_error {
     int error; /* 0: the row of all errors that have none */
     enum ports_verdict verdict;
-    bool late;   /* it may be the network's answer to an earlier packet: repeat the call once */
+    bool final;  /* otherwise it may be the network's answer to an earlier packet: repeat the call
+                  * once */
     bool uncut;  /* for a burst: the kernel may only be unable to split it into packets */
     bool silent; /* not reported to users */
     bool stays;  /* for an AF_XDP ring: packets in it may still leave; otherwise they never will */

@@ -53,7 +53,7 @@ static void each_error_has_its_decision(void **state)
         const struct ports_send_error *row = ports_send_error(known[i].error);
         assert_int_equal(row->error, known[i].error);
         assert_int_equal(row->verdict, known[i].verdict);
-        assert_int_equal(row->late, known[i].late);
+        assert_int_equal(row->final, !known[i].late);
         assert_int_equal(row->uncut, known[i].uncut);
     }
 }

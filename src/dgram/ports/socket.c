@@ -288,8 +288,8 @@ static enum outcome socket_try(struct socket_port *self, enum aqi_dgram_channel 
         /* Read by socket_unreadable in the thread that receives. */
         if (row->verdict == PORTS_UNREADABLE)
             atomic_store_explicit(&self->unreadable, true, memory_order_release);
-        if (row->late) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
-        if (row->late && tries == 0) continue;
+        if (!row->final) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (!row->final && tries == 0) continue;
         socket_unsendable(to, error);
         return LOST;
     }

@@ -65,8 +65,8 @@ static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
             int error = errno;
             const struct ports_send_error *row = ports_send_error(error);
             if (row->verdict == PORTS_NO_ROOM) return i > 0;
-            if (row->late) udp_wire_note(self, error);
-            if (row->late || row->verdict == PORTS_REPEAT) continue;
+            if (!row->final) udp_wire_note(self, error);
+            if (!row->final || row->verdict == PORTS_REPEAT) continue;
             if (!row->silent) udp_wire_broken(error, row->reason);
             break;
         }
