@@ -31,6 +31,18 @@ static bool inet_six(char *ip, struct sockaddr_in6 *six)
     return six->sin6_scope_id != 0;
 }
 
+bool aqi_sockaddr_read_ip(const char *text, union aqi_sockaddr *at)
+{
+    union aqi_sockaddr read = {.any.sa_family = AF_INET};
+    char ip[AQI_SOCKADDR_TEXT];
+    if (inet_pton(AF_INET, text, &read.v4.sin_addr) != 1) {
+        memset(&read, 0, sizeof(read));
+        if (strlen(text) >= sizeof(ip) || !inet_six(strcpy(ip, text), &read.v6)) return false;
+    }
+    *at = read;
+    return true;
+}
+
 bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at)
 {
     union aqi_sockaddr read;
@@ -40,10 +52,7 @@ bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at)
     if (end == NULL || (size_t)(end - begin) >= sizeof(ip)) return false;
     memcpy(ip, begin, (size_t)(end - begin));
     ip[end - begin] = '\0';
-    memset(&read, 0, sizeof(read));
-    read.v4.sin_family = AF_INET;
-    if (six ? !inet_six(ip, &read.v6) : inet_pton(AF_INET, ip, &read.v4.sin_addr) != 1)
-        return false;
+    if (!aqi_sockaddr_read_ip(ip, &read) || six != (read.any.sa_family == AF_INET6)) return false;
     if (!inet_port(end + (six ? 2 : 1), aqi_sockaddr_port(&read))) return false;
     *at = read;
     return true;
@@ -67,17 +76,25 @@ bool aqi_sockaddr_is_any(const union aqi_sockaddr *address)
                                               : address->v4.sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
+const char *aqi_sockaddr_ip_text(const struct sockaddr *at, char text[INET6_ADDRSTRLEN])
+{
+    const union aqi_sockaddr *ip = (const void *)at;
+    text[0] = '\0';
+    if (at->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&ip->v6.sin6_addr))
+        (void)inet_ntop(AF_INET, &ip->v6.sin6_addr.s6_addr[12], text, INET6_ADDRSTRLEN);
+    else if (at->sa_family == AF_INET6)
+        (void)inet_ntop(AF_INET6, &ip->v6.sin6_addr, text, INET6_ADDRSTRLEN);
+    else if (at->sa_family == AF_INET)
+        (void)inet_ntop(AF_INET, &ip->v4.sin_addr, text, INET6_ADDRSTRLEN);
+    return text;
+}
+
 const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT])
 {
-    char ip[INET6_ADDRSTRLEN] = "?", scope[IF_NAMESIZE + 1] = "";
+    char ip[INET6_ADDRSTRLEN], scope[IF_NAMESIZE + 1] = "";
     unsigned port = ntohs(at->any.sa_family == AF_INET6 ? at->v6.sin6_port : at->v4.sin_port);
     bool six = at->any.sa_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&at->v6.sin6_addr);
-    if (six)
-        (void)inet_ntop(AF_INET6, &at->v6.sin6_addr, ip, sizeof(ip));
-    else if (at->any.sa_family == AF_INET6)
-        (void)inet_ntop(AF_INET, &at->v6.sin6_addr.s6_addr[12], ip, sizeof(ip));
-    else if (at->any.sa_family == AF_INET)
-        (void)inet_ntop(AF_INET, &at->v4.sin_addr, ip, sizeof(ip));
+    if (aqi_sockaddr_ip_text(&at->any, ip)[0] == '\0') strcpy(ip, "?");
     if (six && at->v6.sin6_scope_id != 0) {
         scope[0] = '%';
         if (if_indextoname(at->v6.sin6_scope_id, scope + 1) == NULL)

@@ -28,6 +28,8 @@ static inline in_port_t *aqi_sockaddr_port(union aqi_sockaddr *at)
  * false if it is malformed.
  */
 bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at);
+/* Likewise, without brackets and port. */
+bool aqi_sockaddr_read_ip(const char *text, union aqi_sockaddr *at);
 /* Whether it is 0.0.0.0 or [::]. */
 bool aqi_sockaddr_is_any(const union aqi_sockaddr *at);
 /* Whether both are the same IP address; ports are ignored. False if `a` is NULL. */
@@ -35,6 +37,8 @@ bool aqi_sockaddr_same_ip(const struct sockaddr *a, const struct sockaddr *b);
 /* The reverse of aqi_sockaddr_read; an IPv4-mapped IPv6 address becomes an IPv4 one. */
 #define AQI_SOCKADDR_TEXT 80u
 const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT]);
+/* Likewise without brackets, scope and port; "" if it is no IP address. */
+const char *aqi_sockaddr_ip_text(const struct sockaddr *at, char text[INET6_ADDRSTRLEN]);
 
 /*
  * getaddrinfo, except that "localhost" is always the loopback addresses, even without /etc/hosts,

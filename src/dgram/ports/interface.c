@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "base/shmem.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,16 +21,9 @@ static void interface_list(const struct ifaddrs *all, char *text, size_t len)
     text[0] = '\0';
     for (const struct ifaddrs *i = all; i != NULL && at < len; i = i->ifa_next) {
         char ip[INET6_ADDRSTRLEN] = "";
-        int family = i->ifa_addr != NULL ? i->ifa_addr->sa_family : AF_UNSPEC;
         bool up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0;
-        if (family == AF_INET)
-            (void)inet_ntop(family, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, ip,
-                            sizeof(ip));
-        else if (family == AF_INET6)
-            (void)inet_ntop(family, &((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr, ip,
-                            sizeof(ip));
-        else if (up)
-            continue; /* listed with its addresses, if any */
+        if (i->ifa_addr != NULL) (void)aqi_sockaddr_ip_text(i->ifa_addr, ip);
+        if (up && ip[0] == '\0') continue; /* listed with its addresses, if any */
         int n = snprintf(text + at, len - at, "%s%s%s%s", at == 0 ? "" : ", ", i->ifa_name,
                          ip[0] != '\0' ? " " : "", up ? ip : " (down)");
         at += n > 0 ? (size_t)n : 0;
@@ -91,16 +83,6 @@ static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
     return best;
 }
 
-static bool interface_parse(const char *text, union aqi_sockaddr *address)
-{
-    memset(address, 0, sizeof(*address));
-    if (inet_pton(AF_INET, text, &address->v4.sin_addr) == 1)
-        address->any.sa_family = AF_INET;
-    else if (inet_pton(AF_INET6, text, &address->v6.sin6_addr) == 1)
-        address->any.sa_family = AF_INET6;
-    return address->any.sa_family != AF_UNSPEC;
-}
-
 /* Find our address in packets to `to`, without sending any. Returns 0 or an errno. */
 static int interface_source(const struct sockaddr *to, socklen_t to_len, union aqi_sockaddr *source)
 {
@@ -154,8 +136,8 @@ static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, c
     char list[512];
     interface_list(all, list, sizeof(list));
     if (wanted != NULL) {
-        best = interface_parse(wanted, &address) ? interface_with(all, &address)
-                                                 : interface_named(all, wanted);
+        best = aqi_sockaddr_read_ip(wanted, &address) ? interface_with(all, &address)
+                                                      : interface_named(all, wanted);
     } else if (towards != NULL) {
         aq_status status = interface_towards(towards, &address, here);
         if (status != AQ_OK) return status;

@@ -42,10 +42,8 @@ static aq_status multicast_find_interface(struct ports_multicast *self, const ch
 {
     char host[INET6_ADDRSTRLEN];
     bool six = self->group.any.sa_family == AF_INET6;
-    const void *ip =
-        six ? (const void *)&self->group.v6.sin6_addr : (const void *)&self->group.v4.sin_addr;
-    (void)inet_ntop(self->group.any.sa_family, ip, host, sizeof(host));
-    aq_status st = ports_interface_find(wanted, host, &self->interface);
+    aq_status st = ports_interface_find(wanted, aqi_sockaddr_ip_text(&self->group.any, host),
+                                        &self->interface);
     if (st == AQ_OK) st = multicast_check_interface(self);
     if (st != AQ_OK) return st;
     /* The size of the headers depends on the group's family. */

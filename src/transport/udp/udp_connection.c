@@ -9,7 +9,6 @@
 #include "dgram/ports/address.h"
 #include "transport/udp/udp_impl.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
 static pthread_mutex_t udp_connection_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,11 +48,8 @@ static aq_status udp_connection_towards(const struct aqi_tp_params *params,
         return udp_group_is_not(params->towards, &uri);
     }
     if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return udp_connection_nonsense();
-    const void *ip = at.any.sa_family == AF_INET6 ? (const void *)&at.v6.sin6_addr
-                                                  : (const void *)&at.v4.sin_addr;
-    return inet_ntop(at.any.sa_family, ip, towards, AQI_URI_MAX) != NULL
-               ? AQ_OK
-               : udp_connection_nonsense();
+    (void)aqi_sockaddr_ip_text(&at.any, towards);
+    return AQ_OK;
 }
 
 aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])

@@ -81,15 +81,11 @@ static aq_status udp_group_find(const char *towards, struct udp_uri *uri, union 
 
 aq_status udp_group_is_not(const char *towards, const struct udp_uri *read)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST}, *names;
     char host[sizeof(read->host)];
     union aqi_sockaddr at;
     memcpy(host, read->host, sizeof(host));
     host[strcspn(host, "%")] = 0;
-    if (getaddrinfo(host, NULL, &hints, &names) != 0) return AQ_OK;
-    memcpy(&at, names->ai_addr, aqi_min(names->ai_addrlen, sizeof(at)));
-    freeaddrinfo(names);
-    if (!ports_multicast_is_group(&at)) return AQ_OK;
+    if (!aqi_sockaddr_read_ip(host, &at) || !ports_multicast_is_group(&at)) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "udp",
                     "%s is the address of a group: use aq_connect with AQ_CONNECT_GROUP_SEND, "
                     "AQ_CONNECT_GROUP_RECEIVE or both; aq_listen is for servers",

@@ -453,7 +453,7 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     union aqi_sockaddr at;
     struct ports_interface interface;
     socklen_t len = sizeof(at);
-    char host[NI_MAXHOST], port[NI_MAXSERV];
+    char text[AQI_SOCKADDR_TEXT];
     const char *wanted = udp_config.interface[0] != 0 ? udp_config.interface : NULL;
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot query the address of a listener");
@@ -464,13 +464,7 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
         at = interface.address;
         *aqi_sockaddr_port(&at) = number;
     }
-    int error = getnameinfo(&at.any, aqi_sockaddr_len(&at), host, sizeof(host), port, sizeof(port),
-                            NI_NUMERICHOST | NI_NUMERICSERV | NI_DGRAM);
-    if (error != 0)
-        return aqi_fail(AQ_ESYS, "udp", "cannot convert the address of a listener: %s",
-                        gai_strerror(error));
-    snprintf(uri, AQI_URI_MAX, at.any.sa_family == AF_INET6 ? "udp://[%s]:%s" : "udp://%s:%s", host,
-             port);
+    snprintf(uri, AQI_URI_MAX, "udp://%s", aqi_sockaddr_text(&at, text));
     return AQ_OK;
 }
 
