@@ -187,7 +187,7 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
                                struct ports_interface *found)
 {
     struct ifaddrs *all = NULL;
-    if (getifaddrs(&all) != 0 && (errno == EMFILE || errno == ENFILE))
+    if (getifaddrs(&all) != 0 || all == NULL)
         return aqi_fail_no_fd(errno, "udp", "cannot list the interfaces");
     if (all == NULL) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot list the interfaces");
     struct ports_interface interface;

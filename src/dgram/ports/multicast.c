@@ -55,10 +55,7 @@ static aq_status multicast_find_interface(struct ports_multicast *self, const ch
 static aq_status multicast_socket(const struct ports_multicast *self, int *out)
 {
     int fd = socket(self->group.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "cannot open the socket of a group");
-    if (fd < 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "udp", "group %s: cannot open a socket", self->text);
+    if (fd < 0) return aqi_fail_no_fd(errno, "udp", "cannot open the socket of a group");
     aqi_unforked_add(fd);
     *out = fd;
     return AQ_OK;

@@ -109,9 +109,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     in_port_t port;
     socklen_t len = sizeof(at);
     int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "cannot open a socket");
-    if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot open a socket");
+    if (fd < 0) return aqi_fail_no_fd(errno, "udp", "cannot open a socket");
     self->fd[channel] = fd;
     aqi_unforked_add(fd);
     socket_options(fd, at.any.sa_family);
