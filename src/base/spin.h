@@ -28,4 +28,15 @@ static inline void aqi_spin_unlock(struct aqi_spin *spin)
     atomic_store_explicit(&spin->held, false, memory_order_release);
 }
 
+/* Locks of what only some programs share between threads. */
+static inline void aqi_spin_lock_if(bool shared, struct aqi_spin *spin)
+{
+    if (shared) aqi_spin_lock(spin);
+}
+
+static inline void aqi_spin_unlock_if(bool shared, struct aqi_spin *spin)
+{
+    if (shared) aqi_spin_unlock(spin);
+}
+
 #endif

@@ -38,16 +38,6 @@ struct request {
 };
 static AQI_FAST_THREAD_LOCAL struct request *handling;
 
-static void credit_gate_lock(struct aqi_credit_gate *g)
-{
-    if (g->params.threads) aqi_spin_lock(&g->lock);
-}
-
-static void credit_gate_unlock(struct aqi_credit_gate *g)
-{
-    if (g->params.threads) aqi_spin_unlock(&g->lock);
-}
-
 /* --- the word on the wire -------------------------------------------------------------------- */
 
 static int32_t credit_gate_word_of(struct aqi_credit_note note)
@@ -114,9 +104,9 @@ static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
 static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     if (aqi_credits_overdue(&g->credits, id)) note = aqi_credits_ride(&g->credits, id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     if (note.count == 0) return false;
     int32_t word = credit_gate_word_of(note);
     struct aqi_am am = {.kind = AQI_AM_INTERNAL,
@@ -127,10 +117,10 @@ static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
     aq_status st = g->own.am_send(g->tp, g->peers[id], &am, NULL);
     if (st == AQ_OK) aqi_count(AQI_CTR_CREDIT_HIDDEN, 1);
     if (st != AQ_AGAIN) return true;
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_unride(&g->credits, id, note);
     credit_gate_mark_due(g, id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     return false;
 }
 
@@ -138,7 +128,7 @@ static AQI_COLD unsigned credit_gate_flush_due(struct aqi_credit_gate *g)
 {
     unsigned n = 0;
     for (uint32_t left = g->due_count; left > 0; left--) {
-        credit_gate_lock(g);
+        aqi_spin_lock_if(g->params.threads, &g->lock);
         bool some = g->due_count != 0;
         uint32_t id = g->queue[g->due_head];
         if (some) {
@@ -146,7 +136,7 @@ static AQI_COLD unsigned credit_gate_flush_due(struct aqi_credit_gate *g)
             credit_gate_count_due(g, UINT32_MAX);
             g->due[id] = false;
         }
-        credit_gate_unlock(g);
+        aqi_spin_unlock_if(g->params.threads, &g->lock);
         if (some && credit_gate_flush(g, id)) n++;
     }
     return n;
@@ -165,11 +155,11 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
     }
     struct request request = {
         .gate = g, .source = source, .bytes = credit_gate_charge(g, aqi_credit_bytes(am))};
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     bool honest = (am->flags & AQI_AM_CREDITS) == 0 ||
                   aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
     if (!is_reply) aqi_credits_arrived(&g->credits, source, request.bytes);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     if (AQI_UNLIKELY(!honest)) aqi_count(AQI_CTR_AM_DROPPED, 1);
     if (am->kind == AQI_AM_INTERNAL && am->handler == AQI_AM_INTERNAL_CREDITS) return;
     struct aqi_am visible;
@@ -188,10 +178,10 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
     deliver(arg, source, am);
     handling = outer;
     if (request.replied) return;
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_answered(&g->credits, source, request.bytes);
     bool overdue = aqi_credits_overdue(&g->credits, source);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     if (overdue) credit_gate_flush(g, source);
 }
 
@@ -207,10 +197,10 @@ static struct request *credit_gate_answered_by(struct aqi_credit_gate *g, uint32
 static struct aqi_credit_note credit_gate_begin_reply(struct aqi_credit_gate *g, uint32_t id,
                                                       struct request *to)
 {
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     if (to != NULL) aqi_credits_answered(&g->credits, id, to->bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     return note;
 }
 
@@ -221,19 +211,19 @@ static void credit_gate_end_reply(struct aqi_credit_gate *g, uint32_t id, struct
         if (to != NULL) to->replied = true;
         return;
     }
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_unride(&g->credits, id, note);
     if (to != NULL) aqi_credits_unanswered(&g->credits, id, to->bytes);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
 }
 
 static AQI_INLINE bool credit_gate_begin_request(struct aqi_credit_gate *g, uint32_t id,
                                                  uint64_t bytes, struct aqi_credit_note *note)
 {
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     bool taken = aqi_credits_take(&g->credits, id, bytes);
     if (taken && note != NULL) *note = aqi_credits_ride(&g->credits, id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     if (!taken) aqi_count(AQI_CTR_CREDIT_NONE, 1);
     return taken;
 }
@@ -241,10 +231,10 @@ static AQI_INLINE bool credit_gate_begin_request(struct aqi_credit_gate *g, uint
 static AQI_COLD void credit_gate_undo_request(struct aqi_credit_gate *g, uint32_t id,
                                               uint64_t bytes, struct aqi_credit_note note)
 {
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_undo(&g->credits, id, bytes);
     aqi_credits_unride(&g->credits, id, note);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
 }
 
 /* A message with the word as one more argument. */
@@ -353,18 +343,18 @@ static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aq
 {
     struct credited credited;
     uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     /* It may be smaller than announced; its receiver returns credits for the actual size. */
     aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     slot->charged = bytes;
     aq_status st = g->own.am_commit(g->tp, peer, slot, credit_gate_with_word(&credited, am, note));
     if (AQI_LIKELY(st == AQ_OK)) return st;
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_unride(&g->credits, peer->id, note);
     if (st != AQ_AGAIN) aqi_credits_undo(&g->credits, peer->id, bytes);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
     return st;
 }
 
@@ -392,9 +382,9 @@ static void credit_gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
     if (g->own.disconnect != NULL) g->own.disconnect(tp, peer);
-    credit_gate_lock(g);
+    aqi_spin_lock_if(g->params.threads, &g->lock);
     aqi_credits_forget(&g->credits, peer->id);
-    credit_gate_unlock(g);
+    aqi_spin_unlock_if(g->params.threads, &g->lock);
 }
 
 static unsigned credit_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)

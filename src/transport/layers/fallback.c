@@ -531,8 +531,8 @@ void aqi_fallback_peer_down(struct aqi_fallback *fb, uint32_t id)
     atomic_store(&side->down, true);
     if (fb->peers[id] == NULL) return;
     fb->tp->ops.disconnect(fb->tp, fb->peers[id]);
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     for (uint32_t i = 0; i < side->op_count; i++)
         if (side->ops[i]->kind != FB_OP_FREE) fallback_op_fail(fb, side->ops[i], AQ_EPEER);
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
 }

@@ -136,16 +136,6 @@ struct aqi_fallback {
     _Atomic uint32_t waiting;              /* pending operations: progress skips the list if 0 */
 };
 
-static inline void fallback_lock(const struct aqi_fallback *fb, struct aqi_spin *lock)
-{
-    if (fb->params.threads) aqi_spin_lock(lock);
-}
-
-static inline void fallback_unlock(const struct aqi_fallback *fb, struct aqi_spin *lock)
-{
-    if (fb->params.threads) aqi_spin_unlock(lock);
-}
-
 static inline struct fallback_peer *fallback_side(struct aqi_fallback *fb,
                                                   const struct fallback_op *op)
 {

@@ -180,10 +180,10 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
         atomic_store_explicit(&op->inner.remote, 1, memory_order_relaxed);
         op->inner.shared = fb->params.threads;
         /* This may be the put of this layer, which takes the lock. */
-        fallback_unlock(fb, lock);
+        aqi_spin_unlock_if(fb->params.threads, lock);
         aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
                                        op->mem, &op->inner);
-        fallback_lock(fb, lock);
+        aqi_spin_lock_if(fb->params.threads, lock);
         if (st != AQ_OK) return st;
         op->put_begun = true;
     }
@@ -245,20 +245,20 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
     fallback_wait(fb, 1);
     if (fb->params.bell.memory != NULL)
         (void)aqi_bell_ring(&fb->params.bell); /* it may be resting */
-    fallback_lock(fb, &fb->lock);
+    aqi_spin_lock_if(fb->params.threads, &fb->lock);
     if (!side->queued) {
         side->queued = true;
         side->next = fb->ready;
         fb->ready = side;
     }
-    fallback_unlock(fb, &fb->lock);
+    aqi_spin_unlock_if(fb->params.threads, &fb->lock);
 }
 
 aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must)
 {
     struct fallback_peer *side = fallback_side(fb, init);
     aq_status st = AQ_EPEER;
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     if (atomic_load_explicit(&side->down, memory_order_relaxed)) goto refused;
     st = AQ_AGAIN;
     if (init->kind == FB_OP_LONG && !must && side->longs >= MOST_LONGS) goto refused;
@@ -274,10 +274,10 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
         fallback_op_free(fb, op);
     else if (fallback_ops_has_more(op))
         fallback_op_wait(fb, op);
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     return begun ? AQ_OK : AQ_AGAIN;
 refused:
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     free(init->copy);
     if (st != AQ_ENOMEM) return st;
     return aqi_fail(st, "transport", "no memory for an operation of the message path");
@@ -288,7 +288,7 @@ static unsigned fallback_ops_push_peer(struct aqi_fallback *fb, struct fallback_
 {
     unsigned moved = 0;
     struct fallback_op *next;
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     struct fallback_op *list = side->pending;
     side->pending = NULL;
     for (struct fallback_op *op = list; op != NULL; op = next) {
@@ -304,22 +304,22 @@ static unsigned fallback_ops_push_peer(struct aqi_fallback *fb, struct fallback_
         op->pending = false;
         if (op->failed || op->finished == op->len) fallback_op_free(fb, op);
     }
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     return moved;
 }
 
 unsigned fallback_push_all(struct aqi_fallback *fb)
 {
     unsigned moved = 0;
-    fallback_lock(fb, &fb->lock);
+    aqi_spin_lock_if(fb->params.threads, &fb->lock);
     struct fallback_peer *ready = fb->ready, *next;
     fb->ready = NULL;
-    fallback_unlock(fb, &fb->lock);
+    aqi_spin_unlock_if(fb->params.threads, &fb->lock);
     for (; ready != NULL; ready = next) {
-        fallback_lock(fb, &fb->lock);
+        aqi_spin_lock_if(fb->params.threads, &fb->lock);
         next = ready->next;
         ready->queued = false;
-        fallback_unlock(fb, &fb->lock);
+        aqi_spin_unlock_if(fb->params.threads, &fb->lock);
         moved += fallback_ops_push_peer(fb, ready);
     }
     return moved;

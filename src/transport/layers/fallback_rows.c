@@ -157,7 +157,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
     /* A row is cut into at most three: the rest of a piece, whole pieces, and part of one. */
     init.rows = (unsigned)aqi_min(3 * (size_t)n, peer->max_medium / sizeof(struct rows_record));
     if (!put && (init.copy = malloc(init.rows * sizeof(*rows))) == NULL) goto no_memory;
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     if (!atomic_load_explicit(&side->down, memory_order_relaxed)) {
         op = fallback_op_new(fb, &init);
         st = op != NULL ? fallback_rows_send(fb, op, rows, n, taken) : AQ_ENOMEM;
@@ -166,7 +166,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
         free(init.copy);
     else if (st != AQ_OK)
         fallback_op_free(fb, op);
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     if (st == AQ_OK && put) aqi_comp_local(comp);
     if (st != AQ_ENOMEM) return st;
 no_memory:

@@ -60,7 +60,7 @@ static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
     uint32_t index = (uint32_t)am->args[0], generation = (uint32_t)am->args[1];
     int32_t more[4] = {0};
     unsigned nmore = 0;
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     bool same = side->held.index == index && side->held.generation == generation;
     if (side->held.bytes != 0 && !same) {
         more[1] = (int32_t)side->held.index;
@@ -78,7 +78,7 @@ static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
     side->held.index = index;
     side->held.generation = generation;
     side->held.bytes = sum;
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     if (nmore != 0) fallback_serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
 }
 
@@ -317,11 +317,11 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
         return true;
     }
     struct fallback_peer *side = &fb->side[source];
-    fallback_lock(fb, &side->lock);
+    aqi_spin_lock_if(fb->params.threads, &side->lock);
     struct fallback_op *op = fallback_op_find(side, (uint32_t)am->args[0], (uint32_t)am->args[1]);
     if (op != NULL) messages[am->handler].take(fb, op, am);
     if (am->handler == FB_ACK && am->nargs >= 6) fallback_serve_take_second_ack(fb, source, am);
-    fallback_unlock(fb, &side->lock);
+    aqi_spin_unlock_if(fb->params.threads, &side->lock);
     return op != NULL;
 }
 

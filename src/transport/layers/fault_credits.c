@@ -41,20 +41,13 @@ static AQI_COLD void fault_credits_overrun(const struct fault_credits *c, uint32
     abort();
 }
 
-static void fault_credits_add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
-{
-    to->count += count;
-    to->bytes += bytes;
-}
-
 /* Subtract from an account, which must contain at least as much. */
 static void fault_credits_take(const struct fault_credits *c, uint32_t id,
                                struct aqi_credit_note *from, struct aqi_credit_note note)
 {
     if (note.count > from->count || (c->limits.bytes != 0 && note.bytes > from->bytes))
         fault_credits_overrun(c, id, "more was returned than was taken");
-    from->count -= note.count;
-    from->bytes -= note.bytes;
+    aqi_credit_note_subtract(from, note.count, note.bytes);
 }
 
 static uint64_t fault_credits_bytes_of(const struct fault_credits *c, const struct aqi_am *am)
@@ -70,7 +63,7 @@ static void fault_credits_hook_deliver(void *arg, uint32_t source, const struct 
     if (a->dead) goto out;
     fault_credits_take(c, source, &a->out, aqi_credit_of(am));
     if ((am->flags & AQI_AM_IS_REPLY) == 0)
-        fault_credits_add(&a->unanswered, 1, fault_credits_bytes_of(c, am));
+        aqi_credit_note_add(&a->unanswered, 1, fault_credits_bytes_of(c, am));
     else if (a->reply_buffers-- == 0)
         fault_credits_overrun(c, source, "a reply for which no request posted a buffer");
 out:
@@ -82,7 +75,7 @@ static void fault_credits_count_request(struct fault_credits *c, uint32_t to,
                                         const struct aqi_am *am)
 {
     struct fault_account *a = &c->peer[to];
-    fault_credits_add(&a->out, 1, fault_credits_bytes_of(c, am));
+    aqi_credit_note_add(&a->out, 1, fault_credits_bytes_of(c, am));
     a->reply_buffers++;
     if (a->out.count > c->limits.depth) fault_credits_overrun(c, to, "too many requests");
     if (c->limits.bytes != 0 && a->out.count > 1 && a->out.bytes > c->limits.bytes)
@@ -107,7 +100,7 @@ void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_a
         fault_credits_take(c, to, &a->unanswered, note);
         if (is_request) fault_credits_count_request(c, to, am);
     } else {
-        fault_credits_add(&a->unanswered, note.count, note.bytes);
+        aqi_credit_note_add(&a->unanswered, note.count, note.bytes);
         if (is_request) {
             fault_credits_take(c, to, &a->out,
                                (struct aqi_credit_note){1, fault_credits_bytes_of(c, am)});

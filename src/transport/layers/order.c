@@ -48,16 +48,6 @@ static inline unsigned order_stream(const struct aqi_am *am)
     return am->flags & AQI_AM_IS_REPLY;
 }
 
-static inline void order_lock(const struct aqi_order *order, struct aqi_spin *lock)
-{
-    if (order->threads) aqi_spin_lock(lock);
-}
-
-static inline void order_unlock(const struct aqi_order *order, struct aqi_spin *lock)
-{
-    if (order->threads) aqi_spin_unlock(lock);
-}
-
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* The word of credits stays last: layers below read it. */
@@ -85,11 +75,11 @@ static aq_status order_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
     int32_t args[AQI_AM_WIRE_ARGS];
     struct aqi_am out = *am;
     if (AQI_UNLIKELY(am->kind == AQI_AM_INTERNAL)) return order->own.am_send(tp, peer, am, comp);
-    order_lock(order, &order->send[stream]);
+    aqi_spin_lock_if(order->threads, &order->send[stream]);
     order_number(&out, order->out[stream], args);
     aq_status st = order->own.am_send(tp, peer, &out, comp);
     if (AQI_LIKELY(st == AQ_OK)) order->out[stream]++;
-    order_unlock(order, &order->send[stream]);
+    aqi_spin_unlock_if(order->threads, &order->send[stream]);
     return st;
 }
 
@@ -107,11 +97,11 @@ static aq_status order_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struc
     if (am == NULL || am->kind == AQI_AM_INTERNAL) return order->own.am_commit(tp, peer, slot, am);
     unsigned stream = order_stream(am);
     struct aqi_am out = *am;
-    order_lock(order, &order->send[stream]);
+    aqi_spin_lock_if(order->threads, &order->send[stream]);
     order_number(&out, order->out[stream], args);
     aq_status st = order->own.am_commit(tp, peer, slot, &out);
     if (AQI_LIKELY(st == AQ_OK)) order->out[stream]++;
-    order_unlock(order, &order->send[stream]);
+    aqi_spin_unlock_if(order->threads, &order->send[stream]);
     return st;
 }
 
@@ -146,10 +136,10 @@ static AQI_COLD void order_pass_kept(struct aqi_order *order, struct aqi_spin *l
 {
     for (struct order_kept *kept; (kept = aqi_early_take(&in->kept, in->done + 1)) != NULL;) {
         in->done++;
-        order_unlock(order, lock);
+        aqi_spin_unlock_if(order->threads, lock);
         order->up.deliver(order->up.arg, kept->source, &kept->am);
         free(kept);
-        order_lock(order, lock);
+        aqi_spin_lock_if(order->threads, lock);
     }
 }
 
@@ -176,22 +166,22 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
     unsigned stream = order_stream(am);
     struct aqi_spin *lock = &order->receive[stream];
     struct order_in *in = &order->in[stream];
-    order_lock(order, lock);
+    aqi_spin_lock_if(order->threads, lock);
     /* If another thread runs the handler of an earlier message, it passes this one on, too. */
     if (AQI_UNLIKELY(number != in->done + 1 || in->running)) {
         bool kept = order_keep(in, number, source, &plain);
-        order_unlock(order, lock);
+        aqi_spin_unlock_if(order->threads, lock);
         if (!kept) order_break(order, source);
         return;
     }
     in->done++;
     in->running = true;
-    order_unlock(order, lock);
+    aqi_spin_unlock_if(order->threads, lock);
     order->up.deliver(order->up.arg, source, &plain);
-    order_lock(order, lock);
+    aqi_spin_lock_if(order->threads, lock);
     if (AQI_UNLIKELY(in->kept.count != 0)) order_pass_kept(order, lock, in);
     in->running = false;
-    order_unlock(order, lock);
+    aqi_spin_unlock_if(order->threads, lock);
 }
 
 static void order_hook_peer_lost(void *arg, uint32_t id, const char *why)

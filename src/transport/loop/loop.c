@@ -131,7 +131,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     struct loop_tp *loop = (struct loop_tp *)tp;
     struct loop_queue *queue = &loop->queue[am->flags & AQI_AM_IS_REPLY ? REPLIES : REQUESTS];
     (void)peer;
-    if (loop->params.threads) aqi_spin_lock(&queue->producer);
+    aqi_spin_lock_if(loop->params.threads, &queue->producer);
     uint32_t sent = atomic_load_explicit(&queue->sent, memory_order_relaxed);
     /* Reads the store in loop_drain: the frame is free. */
     bool room = sent - atomic_load_explicit(&queue->done, memory_order_acquire) < LOOP_SLOTS;
@@ -144,7 +144,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
         atomic_store_explicit(&queue->sent, sent + 1, memory_order_release);
         aqi_count_on(&aqi_tp_pending, loop->params.threads, 1);
     }
-    if (loop->params.threads) aqi_spin_unlock(&queue->producer);
+    aqi_spin_unlock_if(loop->params.threads, &queue->producer);
     if (!room) return AQ_AGAIN;
     loop_wake(loop);
     aqi_comp_local(comp);
@@ -173,7 +173,7 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
         aqi_count_on(&aqi_tp_pending, loop->params.threads, UINT32_MAX);
         n++;
     }
-    if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
+    aqi_spin_unlock_if(loop->params.threads, &queue->consumer);
     return n;
 }
 
@@ -207,7 +207,7 @@ static bool loop_has_arrivals(struct loop_tp *loop)
         /* The thread that holds the lock is delivering. */
         if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return true;
         some = loop_oldest(loop, queue) != NULL;
-        if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
+        aqi_spin_unlock_if(loop->params.threads, &queue->consumer);
     }
     return some;
 }

@@ -216,11 +216,6 @@ static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock
     return false;
 }
 
-static inline void shm_unlock(const struct shm_tp *shm, struct aqi_spin *lock)
-{
-    if (shm->params.threads) aqi_spin_unlock(lock);
-}
-
 /* shm_send.c */
 void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to);
 aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,

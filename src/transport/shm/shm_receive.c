@@ -62,7 +62,7 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
         shm_receive_rx_release(shm, rx, lines);
     }
     shm_watch_ring(shm, source, ring);
-    if (shm->params.threads) aqi_spin_unlock(&source->lock[ring]);
+    aqi_spin_unlock_if(shm->params.threads, &source->lock[ring]);
     return n;
 }
 

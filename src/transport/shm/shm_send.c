@@ -154,7 +154,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
     st = AQ_OK;
 out:
-    shm_unlock(shm, &to->lock[ring]);
+    aqi_spin_unlock_if(shm->params.threads, &to->lock[ring]);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     shm_send_notify(shm, to);
     aqi_comp_local(comp);
@@ -185,7 +185,7 @@ aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, u
     }
     return AQ_OK;
 again:
-    shm_unlock(shm, &to->lock[ring]);
+    aqi_spin_unlock_if(shm->params.threads, &to->lock[ring]);
     return AQ_AGAIN;
 }
 
@@ -207,7 +207,8 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         shm_send_publish(shm, tx, slot);
         if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
     }
-    shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
+    aqi_spin_unlock_if(shm->params.threads,
+                       &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
     if (am != NULL) shm_send_notify(shm, to);
     return AQ_OK;
 }

@@ -214,12 +214,12 @@ static aq_status udp_group_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
          .iov_len = sizeof(struct udp_group_head) + aqi_am_payload_offset(am->nargs)},
         {.iov_base = (void *)(uintptr_t)am->payload, .iov_len = nbytes},
         {.iov_base = tag, .iov_len = sizeof(tag)}};
-    if (group->params.threads) aqi_spin_lock(&group->sending);
+    aqi_spin_lock_if(group->params.threads, &group->sending);
     struct udp_group_head *own = (struct udp_group_head *)(void *)head;
     own->sender = group->id;
     own->number = ++group->number;
     udp_group_seal(group->out, group->key, iov, 2, tag);
-    if (group->params.threads) aqi_spin_unlock(&group->sending);
+    aqi_spin_unlock_if(group->params.threads, &group->sending);
     aq_status st = ports_multicast_send(&group->socket, iov, AQI_COUNT_OF(iov));
     if (st != AQ_OK) return st;
     aqi_count(AQI_CTR_PACKETS, 1);
@@ -301,7 +301,7 @@ static unsigned udp_group_progress(struct aqi_tp *tp, enum aqi_progress_mode mod
     if (group->socket.in < 0 || mode != AQI_PROGRESS_ALL || now < look_at) return 0;
     if (group->params.threads && !aqi_spin_try(&group->receiving)) return 0;
     unsigned n = udp_group_receive(group, now);
-    if (group->params.threads) aqi_spin_unlock(&group->receiving);
+    aqi_spin_unlock_if(group->params.threads, &group->receiving);
     return n;
 }
 
