@@ -154,6 +154,22 @@ static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct 
     return fb->gate == NULL ? peer->max_piece : peer->max_medium;
 }
 
+/* A message of this layer about an operation, named by its first two arguments; `args` has room for
+ * eight, and gets `more` after them. */
+static inline struct aqi_am fallback_am(enum fallback_message type, int32_t *args,
+                                        const int32_t *more, unsigned nmore, const void *payload,
+                                        size_t nbytes)
+{
+    for (unsigned i = 0; i < nmore; i++)
+        args[2 + i] = more[i];
+    return (struct aqi_am){.kind = AQI_AM_INTERNAL,
+                           .handler = (uint8_t)type,
+                           .nargs = (uint8_t)(2 + nmore),
+                           .nbytes = (uint32_t)nbytes,
+                           .args = args,
+                           .payload = payload};
+}
+
 /*
  * fallback_ops.c: the initiator's side. Start an operation: send as much as there is room for, and
  * keep the rest on the pending list. If nothing could be sent, it has not begun (AQ_AGAIN), unless

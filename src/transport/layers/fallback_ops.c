@@ -99,15 +99,8 @@ static aq_status fallback_ops_send_internal(struct aqi_fallback *fb, struct fall
                                             const void *payload, size_t nbytes)
 {
     int32_t args[8] = {(int32_t)op->index, (int32_t)op->generation};
-    for (unsigned i = 0; i < nmore; i++)
-        args[2 + i] = more[i];
-    struct aqi_am am = {.kind = AQI_AM_INTERNAL,
-                        .handler = (uint8_t)type,
-                        .nargs = (uint8_t)(2 + nmore),
-                        .nbytes = (uint32_t)nbytes,
-                        .addr = addr,
-                        .args = args,
-                        .payload = payload};
+    struct aqi_am am = fallback_am(type, args, more, nmore, payload, nbytes);
+    am.addr = addr;
     return fb->own.am_send(fb->tp, op->peer, &am, NULL);
 }
 

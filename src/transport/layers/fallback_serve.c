@@ -26,15 +26,8 @@ static void fallback_serve_reply(struct aqi_fallback *fb, uint32_t source,
                                  size_t nbytes)
 {
     int32_t args[8] = {request->args[0], request->args[1]};
-    for (unsigned i = 0; i < nmore; i++)
-        args[2 + i] = more[i];
-    struct aqi_am am = {.kind = AQI_AM_INTERNAL,
-                        .handler = (uint8_t)type,
-                        .nargs = (uint8_t)(2 + nmore),
-                        .flags = AQI_AM_IS_REPLY,
-                        .nbytes = (uint32_t)nbytes,
-                        .args = args,
-                        .payload = payload};
+    struct aqi_am am = fallback_am(type, args, more, nmore, payload, nbytes);
+    am.flags = AQI_AM_IS_REPLY;
     struct aqi_tp *tp = fb->tp;
     for (unsigned round = 0;; round++) {
         if (atomic_load_explicit(&fb->side[source].down, memory_order_relaxed)) return;
