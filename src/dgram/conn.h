@@ -245,7 +245,8 @@ struct dgram_env {
     size_t kept_size; /* and their bytes, as counted in `room` */
     struct dgram_peer *ready, **ready_end;
     struct dgram_slot *ops;
-    uint32_t ops_size, ops_free; /* ops_free: the first free slot, or ops_size */
+    size_t ops_size;
+    uint32_t ops_free; /* the first free slot, or ops_size */
     struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool;
     unsigned char *gathered; /* scratch memory for the burst or packet being sent */
     uint64_t counters[AQI_DGRAM_COUNTERS];

@@ -1,6 +1,8 @@
 /* Transfers: puts, gets, Longs, and answers to the gets of peers. */
 #include "dgram/conn.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 
 /* --- the table of operations -------------------------------------------------------------------
@@ -8,15 +10,12 @@
 
 static bool dgram_ops_grow(struct dgram_env *env)
 {
-    uint32_t size = env->ops_size == 0 ? 64 : 2 * env->ops_size;
-    if (size > UINT16_MAX + 1u) return false;
-    struct dgram_slot *slots = realloc(env->ops, size * sizeof(*slots));
-    if (slots == NULL) return false;
-    for (uint32_t i = env->ops_size; i < size; i++)
-        slots[i] = (struct dgram_slot){.next_free = i + 1};
-    env->ops = slots;
-    env->ops_free = env->ops_size;
-    env->ops_size = size;
+    uint32_t had = (uint32_t)env->ops_size;
+    if (had > UINT16_MAX || !aqi_array_grow(&env->ops, &env->ops_size, had + 1, sizeof(*env->ops)))
+        return false;
+    for (uint32_t i = had; i < env->ops_size; i++)
+        env->ops[i] = (struct dgram_slot){.next_free = i + 1};
+    env->ops_free = had;
     return true;
 }
 

@@ -7,6 +7,8 @@
  */
 #include "core/am/am.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,19 +23,17 @@ struct ask {
 static struct {
     struct aqi_spin lock;
     struct ask *table;
-    uint32_t size, free; /* `free`: an index + 1; 0: none */
+    size_t size;
+    uint32_t free; /* an index + 1; 0: none */
 } asked;
 
 static bool asked_grow(void)
 {
-    uint32_t size = asked.size != 0 ? 2 * asked.size : 64;
-    struct ask *table = realloc(asked.table, size * sizeof(*table));
-    if (table == NULL) return false;
-    for (uint32_t i = asked.size; i < size; i++)
-        table[i] = (struct ask){.rank = i + 1 < size ? i + 2 : 0};
-    asked.free = asked.size + 1;
-    asked.table = table;
-    asked.size = size;
+    uint32_t had = (uint32_t)asked.size;
+    if (!aqi_array_grow(&asked.table, &asked.size, had + 1, sizeof(*asked.table))) return false;
+    for (uint32_t i = had; i < asked.size; i++)
+        asked.table[i] = (struct ask){.rank = i + 1 < asked.size ? i + 2 : 0};
+    asked.free = had + 1;
     return true;
 }
 

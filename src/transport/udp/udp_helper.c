@@ -4,6 +4,7 @@
  */
 #include "transport/udp/udp_impl.h"
 
+#include "base/array.h"
 #include "base/kick.h"
 #include "base/thread.h"
 
@@ -27,7 +28,8 @@ static struct {
     pthread_t thread;
     int epoll, stop;
     struct udp_helper_place *places;
-    uint32_t size, users;
+    size_t size;
+    uint32_t users;
     _Atomic pid_t owner;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
@@ -95,20 +97,18 @@ static void udp_helper_forget_parent(void)
     pthread_mutex_init(&helper.lock, NULL);
     pthread_cond_init(&helper.done, NULL);
     helper.places = NULL;
-    helper.size = helper.users = 0;
+    helper.size = 0;
+    helper.users = 0;
 }
 
 static int udp_helper_find_place(uint32_t *place)
 {
     for (*place = 0; *place < helper.size; ++*place)
         if (helper.places[*place].user == NULL) return 0;
-    uint32_t size = helper.size == 0 ? 4 : 2 * helper.size;
-    struct udp_helper_place *places = realloc(helper.places, size * sizeof(*places));
-    if (places == NULL) return ENOMEM;
-    for (uint32_t i = helper.size; i < size; i++)
-        places[i] = (struct udp_helper_place){0};
-    helper.places = places;
-    helper.size = size;
+    if (!aqi_array_grow(&helper.places, &helper.size, *place + 1, sizeof(*helper.places)))
+        return ENOMEM;
+    for (size_t i = *place; i < helper.size; i++)
+        helper.places[i] = (struct udp_helper_place){0};
     return 0;
 }
 
