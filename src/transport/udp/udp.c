@@ -179,16 +179,6 @@ static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)
     return hooks->range_ok(hooks->host, addr, len);
 }
 
-static size_t udp_hook_path(void *arg, uint32_t id)
-{
-    return udp_paths_find(arg, id);
-}
-
-static void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
-{
-    udp_paths_small(arg, id, usable, agreed);
-}
-
 static void udp_hook_mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
                          unsigned niov, uint8_t tag[16])
 {
@@ -241,11 +231,6 @@ static void udp_close(struct aqi_tp *tp)
         free(udp->peers[id]);
     free(udp->peers);
     free(udp);
-}
-
-static void udp_hook_gathers(void *arg)
-{
-    udp_idle_gather(arg);
 }
 
 static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *config)

@@ -98,8 +98,9 @@ static void udp_idle_await_gathered(struct udp_idle *idle, uint64_t ns)
     udp_idle_tick(idle, ns);
 }
 
-void udp_idle_gather(struct udp_tp *udp)
+void udp_hook_gathers(void *arg)
 {
+    struct udp_tp *udp = arg;
     if (!udp->idle.gathers) udp_idle_await_gathered(&udp->idle, help_gathered_ns);
 }
 

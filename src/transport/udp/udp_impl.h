@@ -195,10 +195,9 @@ bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *t
 /* udp_paths.c. Opened by all processes of a host or by none. */
 void udp_paths_open(struct udp_tp *udp);
 void udp_paths_close(struct udp_tp *udp);
-/* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: unknown. */
-size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
-/* Record that it was found to carry only `usable` bytes. */
-void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed);
+/* The engine's hooks. */
+size_t udp_hook_path(void *arg, uint32_t id);
+void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed);
 /* Warn the user of it when that is due, unless another process of the job has. `last`: do not wait
  * any longer. */
 void udp_paths_say(struct udp_tp *udp, bool last);
@@ -306,8 +305,9 @@ int udp_wait_fd(struct aqi_tp *tp);
 aq_status udp_arm(struct aqi_tp *tp, bool on);
 aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step);
 
-/* Have the thread send gathered messages, if the program does not make progress soon. */
-void udp_idle_gather(struct udp_tp *udp);
+/* The engine's hook: have the thread send gathered messages, if the program does not make progress
+ * soon. */
+void udp_hook_gathers(void *arg);
 
 static inline void udp_began(struct udp_tp *udp)
 {

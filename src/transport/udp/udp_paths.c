@@ -63,8 +63,9 @@ static size_t udp_paths_known(const struct udp_tp *udp, uint64_t entry)
     return lasts ? entry & PATHS_SIZE : SIZE_MAX;
 }
 
-size_t udp_paths_find(const struct udp_tp *udp, uint32_t id)
+size_t udp_hook_path(void *arg, uint32_t id)
 {
+    const struct udp_tp *udp = arg;
     const _Atomic uint64_t *path = udp_paths_to(udp, id);
     if (path == NULL) return SIZE_MAX;
     return udp_paths_known(udp, atomic_load_explicit(path, memory_order_relaxed));
@@ -92,9 +93,10 @@ static bool udp_paths_is_first(const struct udp_tp *udp, uint32_t id)
     return host != udp->params.host ? udp->params.host < host : udp->params.self < id;
 }
 
-void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed)
+void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
     enum { HOSTS = 64, PART = 16 };
+    struct udp_tp *udp = arg;
     _Atomic uint64_t *path = udp_paths_to(udp, id);
     uint64_t entry = udp_paths_now_ms(udp) << PATHS_SIZE_BITS | usable, wait = 0;
     if (path != NULL) atomic_store_explicit(path, entry, memory_order_relaxed);
