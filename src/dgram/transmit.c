@@ -231,9 +231,10 @@ static const void *transmit_source(struct dgram_env *env, struct dgram_burst *bu
 /* --- slices ------------------------------------------------------------------------------------
  */
 
-/* Send a packet without a number: `iov` and a MAC. Returns false if the port has no room. */
-static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
-                           enum aqi_dgram_channel channel, const struct iovec iov[TRANSMIT_ALONE])
+/* Send a packet without a number on DATA: `iov` and a MAC. Returns false if the port has no room.
+ */
+static bool transmit_alone(struct dgram_env *env, const struct dgram_peer *peer,
+                           const struct iovec iov[TRANSMIT_ALONE])
 {
     uint8_t tag[DGRAM_TAG];
     struct iovec all[TRANSMIT_ALONE + 1] = {iov[0], iov[1], {.iov_base = tag}};
@@ -243,7 +244,7 @@ static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
     }
     size_t len = all[0].iov_len + all[1].iov_len + all[TRANSMIT_ALONE].iov_len;
     unsigned n = env->config.authenticate ? TRANSMIT_ALONE + 1 : TRANSMIT_ALONE;
-    return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, all, n, len, 1);
+    return env->hooks.transmit(env->hooks.arg, AQI_DGRAM_DATA, &peer->addr, all, n, len, 1);
 }
 
 /* The packet without its MAC, in env->gathered. NULL: its source cannot be read. */
@@ -284,7 +285,7 @@ static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
                                              .where = (uint64_t)total << 32 | offset};
         const struct iovec iov[TRANSMIT_ALONE] = {{.iov_base = &start, .iov_len = sizeof(start)},
                                                   {.iov_base = image + offset, .iov_len = len}};
-        if (!transmit_alone(env, peer, AQI_DGRAM_DATA, iov)) return false;
+        if (!transmit_alone(env, peer, iov)) return false;
     }
     packet->sliced = 0;
     return true;

@@ -17,8 +17,9 @@ aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsign
 aq_status core_run_own_short(struct core_route *route, aq_handler handler, const aq_arg *args,
                              unsigned nargs, unsigned flags, const char *call);
 void *core_own_payload(struct core_thread *me, bool reply, const char *call);
-/* Deliver a message of a program that is not trusted. Returns false if it must not be delivered. */
-bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);
+/* Deliver a message of the peer of a connection, which is not trusted. Returns false if it must not
+ * be delivered. */
+bool core_deliver_conn(struct core_route *route, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE. They must not send. */
 enum {
     CORE_HANDLER_COLL_BYTES = 1,

@@ -273,12 +273,12 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
     am_dispatch(source, am);
 }
 
-bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
+bool core_deliver_conn(struct core_route *route, const struct aqi_am *am)
 {
     if ((am->flags & AQI_AM_EPS) != 0) return false;
     if (am->handler < AQ_HANDLER_BASE)
-        return am_dispatch_run_other(am_dispatch_run, &core.ep, route, source, 0, am);
-    return am_dispatch_run(&core.ep, route, source, 0, am);
+        return am_dispatch_run_other(am_dispatch_run, &core.ep, route, 1, 0, am);
+    return am_dispatch_run(&core.ep, route, 1, 0, am);
 }
 
 /* --- messages to this process ---------------------------------------------------------------- */

@@ -65,36 +65,36 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
-static inline aq_status send_now(struct core_route *route, const struct aqi_am *am,
-                                 struct aqi_comp *comp, unsigned flags, const char *call)
+static inline aq_status send_now(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                                 const char *call)
 {
-    aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
-    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, comp, flags, call, st);
+    aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, NULL);
+    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, NULL, flags, call, st);
     core_count_sent(am->nbytes);
     return AQ_OK;
 }
 
 static AQI_COLD aq_status send_traced(struct core_route *route, const struct aqi_am *am,
-                                      struct aqi_comp *comp, unsigned flags, const char *call)
+                                      unsigned flags, const char *call)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
-    aq_status st = send_now(route, am, comp, flags, call);
+    aq_status st = send_now(route, am, flags, call);
     aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, am->nbytes);
     return st;
 }
 
-static inline aq_status send_out(struct core_route *route, const struct aqi_am *am,
-                                 struct aqi_comp *comp, unsigned flags, const char *call)
+static inline aq_status send_out(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                                 const char *call)
 {
-    if (aqi_tracing(AQI_TRACE_AM)) return send_traced(route, am, comp, flags, call);
-    return send_now(route, am, comp, flags, call);
+    if (aqi_tracing(AQI_TRACE_AM)) return send_traced(route, am, flags, call);
+    return send_now(route, am, flags, call);
 }
 
 static inline aq_status send(struct core_route *route, struct aqi_am *am, unsigned flags,
                              const char *call)
 {
     if (route->self) return core_run_own(route, am, flags, call);
-    return send_out(route, am, NULL, flags, call);
+    return send_out(route, am, flags, call);
 }
 
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
@@ -134,7 +134,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
     if ((flags & AQ_IMMEDIATE) == 0) {
         memcpy(at, src, am->nbytes);
-        return send_out(route, am, NULL, flags, call);
+        return send_out(route, am, flags, call);
     }
     struct aqi_slot slot;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
@@ -210,7 +210,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
         st = core_run_own(route, am, flags, call);
     } else if (am->nbytes == 0) {
         aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
-        st = send_out(route, am, NULL, flags, call);
+        st = send_out(route, am, flags, call);
     } else {
         st = send_long_mapped(route, am, flags, call);
     }
@@ -342,7 +342,7 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
         return am_medium_any(team, rank, handler, src, nbytes, args, nargs, flags, local);
     const struct aqi_am am =
         am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
-    aq_status st = send_now(route, &am, NULL, flags, __func__);
+    aq_status st = send_now(route, &am, flags, __func__);
     if (AQI_LIKELY(st == AQ_OK)) am_complete_locally(local); /* it has been copied */
     return st;
 }

@@ -28,7 +28,7 @@ static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_
 {
     aq_connection *conn = arg;
     (void)source;
-    if (AQI_LIKELY(core_deliver_from(&conn->routes[1], 1, am))) return;
+    if (AQI_LIKELY(core_deliver_conn(&conn->routes[1], am))) return;
     conn_join_broken(
         conn, "the peer sent a message for a handler that is not registered for this connection");
 }
@@ -38,7 +38,7 @@ static void conn_join_hook_deliver_cast(void *arg, uint32_t source, const struct
 {
     aq_connection *conn = arg;
     (void)source;
-    if (am->handler < AQ_HANDLER_BASE || !core_deliver_from(&conn->routes[1], 1, am))
+    if (am->handler < AQ_HANDLER_BASE || !core_deliver_conn(&conn->routes[1], am))
         aqi_count(AQI_CTR_AM_DROPPED, 1);
 }
 

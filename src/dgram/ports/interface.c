@@ -189,7 +189,6 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0 || all == NULL)
         return aqi_fail_no_fd(errno, "udp", "cannot list the interfaces");
-    if (all == NULL) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot list the interfaces");
     struct ports_interface interface;
     bool here = false;
     aq_status status = interface_pick(all, wanted, towards, &interface, &here);

@@ -57,7 +57,7 @@ static bool fault_parse_number(const char *text, uint64_t max, uint64_t *value)
     return true;
 }
 
-static bool fault_parse_hide(char *list, unsigned *bits)
+static bool fault_parse_hide(char *list)
 {
     char *save;
     for (char *word = strtok_r(list, "+", &save); word; word = strtok_r(NULL, "+", &save)) {
@@ -65,9 +65,9 @@ static bool fault_parse_hide(char *list, unsigned *bits)
         while (i < AQI_COUNT_OF(hideable) && strcmp(hideable[i].name, word) != 0)
             i++;
         if (i == AQI_COUNT_OF(hideable)) return false;
-        *bits |= hideable[i].bits;
+        fault_config.hide |= hideable[i].bits;
     }
-    return *bits != 0;
+    return fault_config.hide != 0;
 }
 
 static bool fault_parse_die(char *value)
@@ -85,7 +85,7 @@ static bool fault_parse_item(char *item)
     char *value = strchr(item, '=');
     if (value == NULL) return false;
     *value++ = 0;
-    if (strcmp(item, "hide") == 0) return fault_parse_hide(value, &fault_config.hide);
+    if (strcmp(item, "hide") == 0) return fault_parse_hide(value);
     if (strcmp(item, "die") == 0) return fault_parse_die(value);
     for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++)
         if (strcmp(item, numbers[i].name) == 0)

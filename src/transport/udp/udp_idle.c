@@ -50,9 +50,9 @@ static void udp_idle_raise(struct udp_tp *udp, memory_order order)
     if (udp->params.bell.memory != NULL) (void)aqi_bell_ring(&udp->params.bell);
 }
 
-static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
+static bool udp_idle_add(int epoll, int op, int fd)
 {
-    struct epoll_event event = {.events = events, .data.fd = fd};
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
     return epoll_ctl(epoll, op, fd, &event) == 0;
 }
 
@@ -67,8 +67,7 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
     if (idle->listed == on) return true;
     idle->listed = on;
     for (unsigned i = 0; i < idle->socket_count; i++)
-        if (!udp_idle_add(idle->arrivals, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, idle->sockets[i],
-                          EPOLLIN) &&
+        if (!udp_idle_add(idle->arrivals, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, idle->sockets[i]) &&
             on && errno != EEXIST)
             idle->listed = false;
     return idle->listed == on;
@@ -222,7 +221,7 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->leftover = aqi_kick_new();
     idle->tick = aqi_timer_new();
     bool made = idle->arrivals >= 0 && idle->leftover >= 0 && idle->tick >= 0;
-    made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN);
+    made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover);
     if (!made) return aqi_fail_no_fd(errno, "udp", "cannot watch for packets");
     idle->resting = true;
     udp_idle_start(udp);
