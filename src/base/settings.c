@@ -355,7 +355,7 @@ bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row)
     return strcmp(aqi_setting_origin(table, row), "default") == 0;
 }
 
-static size_t settings_row(const struct aqi_settings_table *table, const char *name)
+size_t aqi_setting_row(const struct aqi_settings_table *table, const char *name)
 {
     size_t row = 0;
     while (strcmp(table->rows[row].name, name) != 0)
@@ -371,12 +371,12 @@ static uint64_t *settings_number(const struct aqi_settings_table *table, size_t 
 uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
                            uint64_t less)
 {
-    size_t row = settings_row(table, name);
+    size_t row = aqi_setting_row(table, name);
     return spared && aqi_setting_is_default(table, row) ? less : *settings_number(table, row);
 }
 
 void aqi_setting_prefer(const struct aqi_settings_table *table, const char *name, uint64_t value)
 {
-    size_t row = settings_row(table, name);
+    size_t row = aqi_setting_row(table, name);
     if (aqi_setting_is_default(table, row)) *settings_number(table, row) = value;
 }

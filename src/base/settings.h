@@ -133,6 +133,9 @@ const char *aqi_setting_variable(const char *name);
 /* Where the value of a row came from after load: "default" or the name of the variable. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);
 
+/* The index of the row `name`, which the table must have. */
+size_t aqi_setting_row(const struct aqi_settings_table *table, const char *name);
+
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 
 /* Give the number setting `name` of the table this value, unless it was set. */

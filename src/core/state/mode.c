@@ -33,22 +33,14 @@ void core_mode_crowd(unsigned threads)
     core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : core.params.brisk ? 0 : POLLS_PAUSED;
 }
 
-static size_t mode_row(const char *name)
-{
-    size_t row = 0;
-    while (strcmp(aqi_core_settings.rows[row].name, name) != 0)
-        row++;
-    return row;
-}
-
 const struct aqi_setting *core_setting(const char *name)
 {
-    return &aqi_core_settings.rows[mode_row(name)];
+    return &aqi_core_settings.rows[aqi_setting_row(&aqi_core_settings, name)];
 }
 
 bool core_setting_is_default(const char *name)
 {
-    return aqi_setting_is_default(&aqi_core_settings, mode_row(name));
+    return aqi_setting_is_default(&aqi_core_settings, aqi_setting_row(&aqi_core_settings, name));
 }
 
 bool core_setting_is_alias(const char *name)
