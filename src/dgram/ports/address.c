@@ -101,18 +101,3 @@ bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dg
            ports_address_to(peer, AQI_DGRAM_COMMAND, 0, &at) &&
            ports_address_to(peer, AQI_DGRAM_DATA, 0, &at);
 }
-
-bool ports_address_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
-{
-    size_t ip = address_ip_len(told->bytes[FAMILY]);
-    if (ip == 0 || told->len < IP + ip || seen->len < IP + ip ||
-        told->bytes[FAMILY] != seen->bytes[FAMILY] ||
-        memcmp(&told->bytes[IP], &seen->bytes[IP], ip) != 0)
-        return false;
-    for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
-        const uint8_t *port = &seen->bytes[PORTS + 2 * channel];
-        if ((port[0] | port[1]) != 0 && memcmp(&told->bytes[PORTS + 2 * channel], port, 2) == 0)
-            return true;
-    }
-    return false;
-}

@@ -31,9 +31,9 @@ void ports_address_at(const struct aqi_dgram_addr *ports, const union aqi_sockad
 /* Whether both have the same IP address. */
 bool ports_address_same_ip(const struct aqi_dgram_addr *a, const struct aqi_dgram_addr *b);
 
-/* As aqi_port_ops.text, .reaches and .same. */
+/* Its text, for users: "10.0.0.7:4021". */
 void ports_address_text(const struct aqi_dgram_addr *addr, char *buf, size_t len);
+/* Whether packets from `own` can reach `peer`: both channels, in the same family. */
 bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);
-bool ports_address_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
 
 #endif

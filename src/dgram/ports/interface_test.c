@@ -189,7 +189,7 @@ static void all_that_lead_to_others(void **state)
         assert_ptr_equal(strstr(port->limits.text, "10.7.0.1:"), port->limits.text);
         assert_int_equal(strstr(port->limits.text, ", 172.17.0.9:") != NULL, !named);
         if (!named) {
-            port->ops->text(&port->others[0], text, sizeof(text));
+            ports_address_text(&port->others[0], text, sizeof(text));
             assert_string_equal(strrchr(text, ':'), strrchr(port->limits.text, ':'));
             assert_false(ports_address_same_ip(&port->address, &port->others[0]));
             assert_true(ports_interface_route(&port->others[0], &source));

@@ -7,6 +7,7 @@
 #include "base/kick.h"
 #include "base/shmem.h"
 #include "base/spin.h"
+#include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
 #include "dgram/ports/slice.h"
 
@@ -18,10 +19,6 @@
 static const struct aqi_port_ops memory_port_ops;
 
 enum { MEMORY_PACKET = 8944, MEMORY_ROOM = 4 << 20, MEMORY_BATCH = 64 };
-
-struct memory_name {
-    uint64_t process, number;
-};
 
 struct memory_packet {
     struct memory_packet *next;
@@ -37,7 +34,6 @@ struct memory_queue {
 struct memory_port {
     struct aqi_port port;
     struct memory_port *next;
-    struct memory_name name;
     struct memory_queue queues[AQI_DGRAM_CHANNELS];
     size_t kept; /* bytes in them */
     int kick;    /* readable while there is something in them, or `refused` */
@@ -50,13 +46,13 @@ struct memory_port {
 static struct {
     struct aqi_spin lock;
     struct memory_port *first;
-    uint64_t last_number;
+    uint16_t last_number;
 } memory;
 
 static struct memory_port *memory_find(const struct aqi_dgram_addr *to)
 {
     struct memory_port *at = memory.first;
-    while (at != NULL && memcmp(to->bytes, &at->name, sizeof(at->name)) != 0)
+    while (at != NULL && memcmp(to, &at->port.address, sizeof(*to)) != 0)
         at = at->next;
     return at;
 }
@@ -151,24 +147,6 @@ static unsigned memory_descriptors(struct aqi_port *port, int fds[2])
     return 1;
 }
 
-static void memory_text(const struct aqi_dgram_addr *addr, char *buf, size_t len)
-{
-    struct memory_name name;
-    memcpy(&name, addr->bytes, sizeof(name));
-    snprintf(buf, len, "memory:%llu of process %llu", (unsigned long long)name.number,
-             (unsigned long long)name.process);
-}
-
-static bool memory_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer)
-{
-    return own->len == peer->len && memcmp(own->bytes, peer->bytes, sizeof(uint64_t)) == 0;
-}
-
-static bool memory_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
-{
-    return memcmp(told->bytes, seen->bytes, sizeof(struct memory_name)) == 0;
-}
-
 static bool memory_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
 {
     struct memory_port *self = (struct memory_port *)port;
@@ -232,13 +210,16 @@ static aq_status memory_open(const struct aqi_port_params *params, struct aqi_po
         .room = params->buffer != 0 ? params->buffer : MEMORY_ROOM,
         .interface = "memory"};
     aqi_spin_lock(&memory.lock);
-    self->name = (struct memory_name){(uint64_t)getpid(), ++memory.last_number};
-    self->port.address.len = sizeof(self->name);
-    memcpy(self->port.address.bytes, &self->name, sizeof(self->name));
+    /* The process in place of a host: other processes have other networks. */
+    const union aqi_sockaddr name = {.v4 = {.sin_family = AF_INET,
+                                            .sin_addr.s_addr = (in_addr_t)getpid(),
+                                            .sin_port = ++memory.last_number}};
+    ports_address_seen(&name, AQI_DGRAM_COMMAND, &self->port.address);
+    ports_address_add(&self->port.address, AQI_DGRAM_DATA, name.v4.sin_port);
     self->next = memory.first;
     memory.first = self;
     aqi_spin_unlock(&memory.lock);
-    memory_text(&self->port.address, self->port.limits.text, sizeof(self->port.limits.text));
+    ports_address_text(&self->port.address, self->port.limits.text, sizeof(self->port.limits.text));
     *port = &self->port;
     return AQ_OK;
 }
@@ -249,9 +230,6 @@ static const struct aqi_port_ops memory_port_ops = {.name = "memory",
                                                     .send = memory_send,
                                                     .receive = memory_receive,
                                                     .descriptors = memory_descriptors,
-                                                    .text = memory_text,
-                                                    .reaches = memory_reaches,
-                                                    .same = memory_same,
                                                     .refused = memory_refused,
                                                     .unreadable = memory_unreadable,
                                                     .drops = memory_drops};

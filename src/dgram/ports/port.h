@@ -68,15 +68,6 @@ struct aqi_port_ops {
                         void *arg);
     /* Descriptors to poll(), at most two: readable while there are packets. */
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
-    /* The text of a peer's address, for users: "10.0.0.7:4021". */
-    void (*text)(const struct aqi_dgram_addr *addr, char *buf, size_t len);
-    /*
-     * Whether `peer` is the address of a port of the same kind, which packets from `own` can reach.
-     */
-    bool (*reaches)(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);
-    /* Whether `seen`, from take or refused, is part of `told`, the address that a peer has
-     * announced. */
-    bool (*same)(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
     /*
      * Report a fault of a peer that the port has noticed since the last call (a refused connection
      * means that its process has ended): the peer's address, as seen. Returns false if there is

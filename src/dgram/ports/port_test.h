@@ -3,6 +3,7 @@
 #define PORTS_PORT_TEST_H
 
 #include "base/capture_test.h"
+#include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
 
 #include <poll.h>
@@ -20,6 +21,20 @@ struct arrivals {
     struct aqi_dgram_addr from;
     uint64_t waited; /* that of the latest */
 };
+
+/* Whether `seen`, from take or refused, is part of the address that a peer has announced. */
+static inline bool port_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
+{
+    union aqi_sockaddr a, b;
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
+        enum aqi_dgram_channel channel = (enum aqi_dgram_channel)i;
+        if (ports_address_to(told, channel, 0, &a) && ports_address_to(seen, channel, 0, &b) &&
+            aqi_sockaddr_same_ip(&a.any, &b.any) &&
+            *aqi_sockaddr_port(&a) == *aqi_sockaddr_port(&b))
+            return true;
+    }
+    return false;
+}
 
 /* The byte at `at` of packet `number`; the number itself comes first. */
 static inline unsigned char packet_byte(uint32_t number, size_t at)

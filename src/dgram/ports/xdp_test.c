@@ -52,7 +52,7 @@ static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *o
         packet_await(b, there, i + 1);
         assert_int_equal(there->len[i], len);
         assert_int_equal(there->channel, AQI_DGRAM_COMMAND);
-        assert_true(b->ops->same(&a->address, &there->from));
+        assert_true(port_same(&a->address, &there->from));
         /* Reply to the source address and, in turn, to the announced one. */
         const struct aqi_dgram_addr *to = i % 2 == 0 ? &there->from : &a->address;
         assert_true(packet_send(b, AQI_DGRAM_COMMAND, to, i, 1, len, len));

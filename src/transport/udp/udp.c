@@ -340,7 +340,7 @@ static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
 {
     static atomic_bool once;
     char peer[64];
-    udp->port->ops->text(addr, peer, sizeof(peer));
+    ports_address_text(addr, peer, sizeof(peer));
     aqi_log_once(
         &once, AQI_LOG_WARN, "udp",
         "peer %u is at %s, which packets from %s cannot reach: give all processes the same "
@@ -358,7 +358,7 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     udp_lock(udp);
     aq_status st = udp_hook_lookup(udp, id, &addr);
     if (st == AQ_OK && !udp->own.is_connection &&
-        !udp->port->ops->reaches(&udp->port->address, &addr))
+        !ports_address_reaches(&udp->port->address, &addr))
         st = udp_unreachable(udp, id, &addr);
     if (st == AQ_OK && aqi_udp_test_port == NULL && !udp->own.is_connection)
         st = udp_check_loopback(udp, id, &addr);

@@ -6,7 +6,6 @@
  */
 #include "base/fail.h"
 #include "base/random.h"
-#include "dgram/ports/address.h"
 #include "transport/udp/udp_impl.h"
 
 #include <string.h>

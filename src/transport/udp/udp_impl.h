@@ -16,6 +16,7 @@
 
 #include "base/mac.h"
 #include "base/spin.h"
+#include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
 #include "transport/udp/udp.h"
 #include "transport/udp/udp_call.h"

@@ -123,7 +123,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
     _Atomic uint64_t *word = udp_paths_said(udp);
     if (word != NULL && atomic_exchange_explicit(word, 1, memory_order_relaxed) != 0) return;
     (void)aqi_dgram_peer_info(udp->dgram, small.id, &info);
-    udp->port->ops->text(&info.addr, peer, sizeof(peer));
+    ports_address_text(&info.addr, peer, sizeof(peer));
     aqi_log(AQI_LOG_WARN, "udp",
             "peer %u (%s) answers small packets from %s (%s), but not those of %zu bytes: the path "
             "carries only %zu, which costs bandwidth. Set AQ_UDP_MTU=%zu, or correct the MTU of a "

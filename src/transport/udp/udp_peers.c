@@ -33,7 +33,7 @@ static void udp_peers_names(const struct udp_tp *udp, const struct aqi_dgram_pee
         aqi_safe_number(to, ": peer ", id);
         return;
     }
-    udp->port->ops->text(&info->addr, at, sizeof(at));
+    ports_address_text(&info->addr, at, sizeof(at));
     aqi_safe_number(to, "rank ", aqi_log_rank());
     aqi_safe_add(to, ": connection ");
     aqi_safe_add(to, at);

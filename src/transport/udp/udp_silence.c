@@ -21,11 +21,11 @@ static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SI
         for (unsigned i = 0; i < told.count; i++) {
             char one[64];
             size_t used = strlen(text);
-            udp->port->ops->text(&told.at[i], one, sizeof(one));
+            ports_address_text(&told.at[i], one, sizeof(one));
             snprintf(text + used, SILENCE_PEER - used, "%s%s", i != 0 ? ", " : "", one);
         }
     } else if (aqi_dgram_peer_info(udp->dgram, id, &info)) {
-        udp->port->ops->text(&info.addr, text, SILENCE_PEER);
+        ports_address_text(&info.addr, text, SILENCE_PEER);
     } else {
         snprintf(text, SILENCE_PEER, "an unknown address");
     }
@@ -53,7 +53,7 @@ static const char *udp_silence_causes(const struct udp_tp *udp, uint32_t id)
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr)
 {
     char peer[SILENCE_PEER];
-    udp->port->ops->text(addr, peer, sizeof(peer));
+    ports_address_text(addr, peer, sizeof(peer));
     if (udp->loopback_up || !udp_silence_is_here(udp, id)) return AQ_OK;
     if (ports_interface_loopback_is_down())
         return aqi_fail(AQ_EINVAL, "udp",

@@ -85,7 +85,7 @@ static bool udp_ways_route(const struct udp_tp *udp, const struct aqi_dgram_addr
                            struct aqi_dgram_addr *own)
 {
     union aqi_sockaddr source;
-    if (!udp->port->ops->reaches(&udp->port->address, to) || !ports_interface_route(to, &source))
+    if (!ports_address_reaches(&udp->port->address, to) || !ports_interface_route(to, &source))
         return false;
     *own = udp->port->address;
     if (udp->port->other_count != 0) ports_address_at(&udp->port->address, &source, own);

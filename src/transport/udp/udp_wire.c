@@ -129,8 +129,6 @@ static const struct aqi_port_ops wire_ops = {.name = "wire",
                                              .send = udp_wire_send,
                                              .receive = udp_wire_receive,
                                              .descriptors = udp_wire_descriptors,
-                                             .text = ports_address_text,
-                                             .same = ports_address_same,
                                              .refused = udp_wire_refused,
                                              .drops = udp_wire_drops};
 
