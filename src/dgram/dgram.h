@@ -307,18 +307,15 @@ uint64_t aqi_dgram_count(const struct aqi_dgram *dgram, enum aqi_dgram_counter c
 
 struct aqi_dgram_peer_info {
     bool connected, lost;
-    bool reached;                         /* it has been connected */
-    uint64_t rtt, rtt_var, rto, base_rtt; /* ns */
-    size_t window, in_flight, queued;     /* bytes: the congestion window, sent, not sent yet */
-    size_t packet;                        /* bytes of the largest that the path carries */
+    bool reached;                     /* it has been connected */
+    uint64_t rtt, rto, base_rtt;      /* ns */
+    size_t window, in_flight, queued; /* bytes: the congestion window, sent, not sent yet */
+    size_t packet;                    /* bytes of the largest that the path carries */
     uint64_t sent, resent, received, duplicates; /* packets, on this connection */
     struct aqi_dgram_addr addr;                  /* len 0: not known yet */
 };
 /* Returns false if there is no such peer. */
 bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
                          struct aqi_dgram_peer_info *info);
-
-/* Bytes that this peer uses now, excluding the pools that all peers share. */
-size_t aqi_dgram_peer_memory(const struct aqi_dgram *dgram, uint32_t id);
 
 #endif

@@ -530,7 +530,6 @@ bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
     if (peer->located) info->addr = peer->addr;
     if (conn == NULL) return true;
     info->rtt = conn->pace.srtt;
-    info->rtt_var = conn->pace.varies;
     info->rto = dgram_pace_timeout(&conn->pace, 0);
     info->base_rtt = conn->pace.srtt != 0 ? conn->pace.base : 0;
     info->window = conn->pace.window;
@@ -543,17 +542,4 @@ bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
     info->received = conn->received_count;
     info->duplicates = conn->duplicate_count;
     return true;
-}
-
-size_t aqi_dgram_peer_memory(const struct aqi_dgram *dgram, uint32_t id)
-{
-    const struct dgram_peer *peer = dgram_peer_of(dgram, id);
-    size_t bytes = sizeof(struct dgram_peer *);
-    if (peer == NULL) return bytes;
-    bytes += sizeof(*peer);
-    if (peer->conn == NULL) return bytes;
-    bytes += sizeof(*peer->conn);
-    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
-        bytes += peer->conn->tx[c].ring_size * sizeof(struct dgram_packet *);
-    return bytes;
 }

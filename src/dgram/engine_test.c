@@ -1,6 +1,7 @@
 /* Two engines and a wire between them: every kind of operation, on a reliable wire and on a lossy
  * one. tests/sim has many more engines and worse networks. */
 #include "dgram/engine_world_test.h"
+#include "dgram/memory_test.h"
 
 static void messages(unsigned loss, bool authenticate)
 {
@@ -331,7 +332,7 @@ static void test_idle_close(void **state)
         assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info) && info.connected);
         run(2500000000);
         assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info) && !info.connected);
-        assert_true(aqi_dgram_peer_memory(world.node[0].dgram, 1) <= 264);
+        assert_true(dgram_peer_memory(world.node[0].dgram, 1) <= 264);
     }
     assert_int_equal(world.node[0].requests, 1);
     assert_int_equal(world.node[1].requests, 2);

@@ -47,8 +47,6 @@
  * Messages in flight to it stay in flight, and are retransmitted, with backoff, until it answers or
  * the job reports it dead (disconnect). peer_lost is for certain losses only: the process has
  * ended, another one has its address, or the connection is broken and cannot be re-established.
- * Only a transport with AQI_CAP_LIVENESS, for use without a job that detects deaths, declares
- * silent peers dead, within a bounded time that has its own setting.
  *
  * Threads and rails. Striping over several ports is up to the transport: keys and addresses have
  * room for one part per rail. A transport with a queue or domain per thread selects it by
@@ -188,7 +186,6 @@ enum aqi_caps {
     AQI_CAP_PULL = 1u << 14,       /* pull */
     AQI_CAP_ROWS = 1u << 15,       /* put_rows, get_rows */
     AQI_CAP_TIMERS = 1u << 16,     /* next_deadline; else `now` may be 0 */
-    AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Liveness" */
     AQI_CAP_ROOM = 1u << 18, /* room is announced: after AQ_AGAIN, an armed wait_fd becomes readable
                                 when there is some (else a thread that waits for room naps) */
     AQI_CAP_LOCAL = 1u << 19, /* operations are faster if the caller passes the aqi_mem of local

@@ -3,6 +3,8 @@
  * the picture. */
 #include "sim.h"
 
+#include "dgram/memory_test.h"
+
 #include <stdlib.h>
 
 static void figure(const char *picture, const char *line, double x, double y)
@@ -86,10 +88,10 @@ static void figures_crowd(uint32_t peers, unsigned ms)
     struct sim sim;
     double sum = 0, squares = 0;
     measure_open(&sim, peers + 1, 0);
-    size_t silent = aqi_dgram_peer_memory(sim.procs[0].dgram, 1), bytes = 0;
+    size_t silent = dgram_peer_memory(sim.procs[0].dgram, 1), bytes = 0;
     figures_connect(&sim, peers);
     for (uint32_t id = 1; id <= peers; id++)
-        bytes += aqi_dgram_peer_memory(sim.procs[0].dgram, id);
+        bytes += dgram_peer_memory(sim.procs[0].dgram, id);
     unsigned *count = sim_alloc((peers + 1) * sizeof(*count));
     uint32_t first = sim.op_count;
     uint64_t packets = sim.packets, end = sim.now + ms * SIM_MS;

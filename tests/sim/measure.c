@@ -3,6 +3,8 @@
  * measured. */
 #include "sim.h"
 
+#include "dgram/memory_test.h"
+
 #include <stdlib.h>
 
 #define LINK_GBIT 10
@@ -297,7 +299,7 @@ static size_t measure_memory(uint32_t peers, size_t *silent)
 {
     struct sim sim;
     measure_open(&sim, peers + 1, 0);
-    *silent = aqi_dgram_peer_memory(sim.procs[0].dgram, 1);
+    *silent = dgram_peer_memory(sim.procs[0].dgram, 1);
     for (uint32_t id = 1; id <= peers; id++) {
         if (work_message(&sim.procs[id], 0, 8) != AQ_OK) sim_fail(&sim, "no room");
         proc_poll_at(&sim.procs[id], sim.now);
@@ -309,7 +311,7 @@ static size_t measure_memory(uint32_t peers, size_t *silent)
         struct aqi_dgram_peer_info info;
         if (!aqi_dgram_peer_info(sim.procs[0].dgram, id, &info) || !info.connected)
             sim_fail(&sim, "peer %u is not connected", id);
-        bytes += aqi_dgram_peer_memory(sim.procs[0].dgram, id);
+        bytes += dgram_peer_memory(sim.procs[0].dgram, id);
     }
     sim_close(&sim);
     return bytes / peers;
