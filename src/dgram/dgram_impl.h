@@ -39,8 +39,6 @@ struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
 void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Update the counts of connections with something of ours, or anything, outstanding. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
-/* Send what may leave now. Returns false if the port has no room. */
-bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Send what was queued: at once if little or nothing is in flight, else with progress. */
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 

@@ -141,7 +141,8 @@ static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
     if (peer->conn != NULL) dgram_set_timer(dgram, peer);
 }
 
-bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
+/* Send what may leave now. Returns false if the port has no room. */
+static bool engine_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     const struct dgram_conn *conn = peer->conn;
     uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
@@ -186,7 +187,7 @@ static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_p
         return;
     }
     conn->at_once--;
-    dgram_send_now(dgram, peer);
+    engine_send_now(dgram, peer);
 }
 
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -194,7 +195,7 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     conn->used = dgram->env.now;
     if (peer->state == DGRAM_UP && dgram_in_flight(conn) == 0 && conn->lost.first == NULL)
-        dgram_send_now(dgram, peer);
+        engine_send_now(dgram, peer);
     else if (AQI_LIKELY((conn->at_once == 0 && dgram->env.now < conn->at_once_again) ||
                         dgram->receives))
         engine_gather(dgram, peer);
@@ -209,7 +210,7 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
 static bool engine_turn(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     if (peer->conn == NULL) return true;
-    if (peer->state == DGRAM_UP) return dgram_send_now(dgram, peer);
+    if (peer->state == DGRAM_UP) return engine_send_now(dgram, peer);
     if (peer->state == DGRAM_IDLE) dgram_connect_step(dgram, peer);
     dgram_set_timer(dgram, peer);
     return true;
@@ -380,7 +381,7 @@ static aq_status engine_send(struct aqi_dgram *dgram, struct dgram_peer *peer, b
         dgram, peer, lane, head, head_len, body, body_len, total, told);
     if (st != AQ_OK) return st;
     if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
-        dgram_send_now(dgram, peer);
+        engine_send_now(dgram, peer);
     else
         dgram_send_soon(dgram, peer);
     return AQ_OK;

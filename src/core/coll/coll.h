@@ -387,12 +387,7 @@ bool core_barrier_pending(const aq_team *team);
 /* aq_barrier as a part of another call, which errors name. */
 aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team);
 
-/*
- * op.c: the number of operations in flight, which progress drives. coll_register installs the
- * collectives in the layers below.
- */
-extern _Atomic uint32_t core_coll_busy;
-void coll_register(void);
+void coll_register(void); /* op.c: installs the collectives in the layers below */
 bool coll_may_be_stuck(const struct core_wait *wait); /* signature.c */
 void coll_event_waits(const struct aqi_op *op);
 void coll_event_waited(void);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Atomic uint32_t core_coll_busy;
+static _Atomic uint32_t op_busy; /* operations in flight, which progress drives */
 static atomic_bool coll_no_room; /* a message found no room, and no arrival announces room */
 static atomic_bool coll_moved;   /* operations have made progress that no wait has noticed yet */
 
@@ -91,7 +91,7 @@ static void coll_list_add(aq_team *team, struct coll_op *op)
     *coll->last = op;
     coll->last = &op->next;
     core_team_activate(team);
-    core_source_count(&core_coll_busy, 1);
+    core_source_count(&op_busy, 1);
 }
 
 /* Remove it from the list and notify the thread that waits; `op` may be freed on return. */
@@ -105,7 +105,7 @@ static void coll_complete(aq_team *team, struct coll_op **at)
     coll->op_failed = coll->op_failed || op->status != AQ_OK;
     coll->moved = true;
     coll_op_clear(op);
-    core_source_count(&core_coll_busy, -1u);
+    core_source_count(&op_busy, -1u);
     if (op->then != NULL) {
         bool differ = op->args.code == COLL_CODE_SIZES && op->then->sizes != 0;
         if (op->status == AQ_EMISMATCH) /* all members know, and the barrier still follows */
@@ -253,9 +253,9 @@ static bool coll_before_sleep(struct core_sleep_plan *plan)
 void coll_register(void)
 {
     static const struct core_source source = {
-        .busy = &core_coll_busy, .poll = coll_poll, .before_sleep = coll_before_sleep};
+        .busy = &op_busy, .poll = coll_poll, .before_sleep = coll_before_sleep};
     core_source_add(&source);
-    core_stuck_check = (struct core_stuck_check){.busy = &core_coll_busy,
+    core_stuck_check = (struct core_stuck_check){.busy = &op_busy,
                                                  .due = coll_may_be_stuck,
                                                  .waits = coll_event_waits,
                                                  .over = coll_event_waited};

@@ -91,7 +91,7 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TEXT, struct shm_config, folder)},
 };
 
-struct aqi_settings_table aqi_shm_settings = {
+static struct aqi_settings_table shm_settings = {
     .group = "shm", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &shm_config};
 
 static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
@@ -392,7 +392,7 @@ const struct aqi_transport aqi_shm_transport = {
             AQI_CAP_RENDEZVOUS | AQI_CAP_PULL | AQI_CAP_REST | AQI_CAP_ORDER,
     .addr_max = SHM_ADDR,
     .key_max = SHM_KEY,
-    .settings = &aqi_shm_settings,
+    .settings = &shm_settings,
     .probe = shm_probe,
     .open = shm_open,
     .close = shm_close,

@@ -19,7 +19,6 @@ struct shm_config {
 };
 
 extern struct shm_config shm_config;
-extern struct aqi_settings_table aqi_shm_settings;
 extern const struct aqi_transport aqi_shm_transport;
 
 #endif
