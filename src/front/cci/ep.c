@@ -212,7 +212,10 @@ void aqc_event_free(struct aqc_event *event)
 
 void aqc_event_push(struct aqc_event *event)
 {
-    aqi_list_append(&event->ep->queue, &event->link);
+    struct aqc_ep *ep = event->ep;
+    aqi_list_append(&ep->queue, &event->link);
+    /* A thread may be sleeping on the handle, and what arrived is no longer seen there. */
+    if (AQI_UNLIKELY(ep->has_handle && ep != aqc.served)) ep_set_signal(ep, true);
 }
 
 void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
@@ -278,7 +281,9 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     if (endpoint == NULL || event == NULL) return CCI_EINVAL;
     struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     aqc_enter();
+    aqc.served = ep;
     int status = ep_take(ep, event);
+    aqc.served = NULL;
     if (AQI_UNLIKELY(ep->tight) && aqi_list_is_empty(&ep->queue)) ep_tell_room(ep);
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
     if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);

@@ -269,6 +269,7 @@ struct aqc {
     struct aqc_device **devices; /* NULL-terminated */
     unsigned device_count;
     struct aqi_node eps, active;
+    const struct aqc_ep *served; /* polled by the current call */
     struct aqi_pool ops, small;
     struct aqc_room *rooms[AQC_ROOM_SIZES]; /* cached memory, and the number of blocks */
     size_t room_counts[AQC_ROOM_SIZES];
