@@ -288,6 +288,7 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
     if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);
     aqc_unlock();
+    aqc_yield();
     /* Let other processes run if there are more of them than cores. */
     if (AQI_UNLIKELY(spins >= EP_PATIENT && spins % EP_YIELD == 0)) sched_yield();
     return status;

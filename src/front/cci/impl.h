@@ -262,6 +262,7 @@ void aqc_rma_close(struct aqc_ep *ep);
 
 struct aqc {
     struct aqi_spin lock;
+    _Atomic uint32_t waiting; /* threads that wait for the lock */
     unsigned users;
     uint32_t flags;
     aq_team *world;
@@ -290,13 +291,20 @@ struct aqc {
 
 extern struct aqc aqc;
 
+void aqc_lock_contended(void);
 static inline void aqc_lock(void)
 {
-    aqi_spin_lock(&aqc.lock);
+    if (AQI_UNLIKELY(!aqi_spin_try(&aqc.lock))) aqc_lock_contended();
 }
 static inline void aqc_unlock(void)
 {
     aqi_spin_unlock(&aqc.lock);
+}
+void aqc_let_in(void);
+/* The lock is not fair: a thread that polls without a pause must let others take it. */
+static inline void aqc_yield(void)
+{
+    if (AQI_UNLIKELY(atomic_load_explicit(&aqc.waiting, memory_order_relaxed) != 0)) aqc_let_in();
 }
 void aqc_wake_thread(void);
 /* aqc_lock for calls of the program: the thread need not make progress now. */

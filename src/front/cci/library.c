@@ -14,6 +14,7 @@ struct aqc aqc;
 
 enum {
     LIBRARY_ROUNDS = 64,  /* rounds of progress between checks for connection events */
+    LIBRARY_PAUSES = 256, /* of a thread that lets others take the lock */
     LIBRARY_SPINS = 4096, /* rounds of a blocking call before it sleeps */
     LIBRARY_GRACE_MS = 1, /* time without a call of the program before the thread makes progress */
     LIBRARY_LOOK_MS = 5,  /* interval of checks for timeouts */
@@ -83,6 +84,26 @@ cci_status_t aqc_status(aq_status st)
     default:
         return CCI_ERROR;
     }
+}
+
+/* --- the lock -------------------------------------------------------------------------------- */
+
+void aqc_lock_contended(void)
+{
+    atomic_fetch_add(&aqc.waiting, 1);
+    aqi_spin_lock(&aqc.lock);
+    atomic_fetch_sub(&aqc.waiting, 1);
+}
+
+void aqc_let_in(void)
+{
+    for (unsigned i = 0; i < LIBRARY_PAUSES; i++) {
+        if (atomic_load_explicit(&aqc.waiting, memory_order_relaxed) == 0 ||
+            atomic_load_explicit(&aqc.lock.held, memory_order_relaxed))
+            return;
+        aqi_pause();
+    }
+    sched_yield(); /* they are not running */
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -211,6 +232,8 @@ void aqc_pause(unsigned rounds)
         (void)poll(&fd, 1, LIBRARY_GRACE_MS);
     else if (rounds % LIBRARY_ROUNDS == 0)
         sched_yield();
+    else
+        aqc_yield();
     aqc_enter();
 }
 
