@@ -436,6 +436,25 @@ static void options(void)
     CHECK_OK(cci_destroy_endpoint(endpoint));
 }
 
+/* An option of endpoints is refused for a connection, and vice versa. */
+static void confused_options(void)
+{
+    struct pair pair;
+    uint64_t value[4] = {1234};
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    for (cci_opt_name_t name = CCI_OPT_ENDPT_SEND_TIMEOUT; name <= CCI_OPT_CONN_KEEPALIVE_TIMEOUT;
+         name++) {
+        bool of_connection = name >= CCI_OPT_CONN_SEND_TIMEOUT;
+        const void *wrong = of_connection ? (const void *)pair.caller : (const void *)pair.out;
+        CHECK_STATUS(cci_get_opt(wrong, name, value), CCI_EINVAL);
+        if (name != CCI_OPT_ENDPT_RECV_BUF_COUNT && name != CCI_OPT_ENDPT_SEND_BUF_COUNT)
+            CHECK_STATUS(cci_set_opt(wrong, name, value), CCI_EINVAL);
+    }
+    send_one(pair.out, 1, 0);
+    check_message(side_event(pair.called, NULL), pair.in, 1);
+    pair_close(&pair);
+}
+
 /* AQ_AM_MAX_MEDIUM limits messages. */
 static void require_size(void)
 {
@@ -465,6 +484,7 @@ int main(int argc, char **argv)
     disconnects();
     held_requests();
     options();
+    confused_options();
     CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
     CHECK_OK(cci_finalize());
     (void)side_open(NULL); /* cci_finalize closes it */

@@ -10,6 +10,15 @@ static bool option_is_of_connection(cci_opt_name_t name)
     return name == CCI_OPT_CONN_SEND_TIMEOUT || name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT;
 }
 
+/* Programs may confuse the two kinds of handles. */
+static bool option_fits(const void *handle, cci_opt_name_t name)
+{
+    bool endpoint = false;
+    for (struct aqi_node *at = aqc.eps.next; at != &aqc.eps && !endpoint; at = at->next)
+        endpoint = &AQI_OF(at, const struct aqc_ep, link)->pub == handle;
+    return endpoint != option_is_of_connection(name);
+}
+
 static int option_set_connection(struct aqc_conn *conn, cci_opt_name_t name, uint32_t value)
 {
     *(name == CCI_OPT_CONN_SEND_TIMEOUT ? &conn->send_timeout : &conn->keepalive) = value;
@@ -48,7 +57,9 @@ int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
     }
     memcpy(&value, val, sizeof(value));
     aqc_enter();
-    int status = option_is_of_connection(name)
+    int status = CCI_EINVAL;
+    if (option_fits(handle, name))
+        status = option_is_of_connection(name)
                      ? option_set_connection(AQI_OF(handle, struct aqc_conn, pub), name, value)
                      : option_set_endpoint(AQI_OF(handle, struct aqc_ep, pub), name, value);
     aqc_unlock();
@@ -101,7 +112,7 @@ int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val)
 {
     if (handle == NULL || val == NULL) return CCI_EINVAL;
     aqc_enter();
-    int status = option_get(handle, name, val);
+    int status = option_fits(handle, name) ? option_get(handle, name, val) : CCI_EINVAL;
     aqc_unlock();
     return status;
 }
