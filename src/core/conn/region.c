@@ -7,18 +7,24 @@
 
 #include "base/array.h"
 #include "base/mac.h"
+#include "base/pool.h"
 #include "base/random.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * From a pool: a revoked region stays an object with its place in the table, so that regions are
+ * found, created and revoked in constant time.
+ */
 struct aq_region {
-    uint32_t ticket[AQI_TICKET]; /* the place, and the secret */
-    unsigned char *addr;
+    unsigned char *addr; /* first: the pool overwrites it */
     size_t size;
+    uint32_t ticket[AQI_TICKET]; /* the place, and the secret */
+    bool placed, valid;
+    bool orphan; /* its connection is closed */
     unsigned rights;
     const aq_connection *only; /* NULL: for all connections */
-    bool orphan;               /* that connection is closed */
 };
 
 /* A handle as bytes, little-endian. */
@@ -34,28 +40,31 @@ enum { REGION_RIGHTS = AQ_REGION_READ | AQ_REGION_WRITE };
 
 static struct {
     struct aqi_spin lock;
+    struct aqi_pool pool;
     aq_region **table;
-    size_t count, room, unused; /* `unused`: places below `count` that are free */
+    size_t count, room;
 } regions;
 
 /* --- at the owner ---------------------------------------------------------------------------- */
 
-static bool region_place(aq_region *region)
+/* Take a region of the pool. NULL: out of memory. */
+static aq_region *region_get(void)
 {
+    enum { CHUNK = 64 };
+    if (regions.pool.object_size == 0)
+        aqi_pool_init(&regions.pool, sizeof(aq_region), CHUNK, false);
+    aq_region *region = aqi_pool_get(&regions.pool);
+    if (region == NULL || region->placed) return region;
     size_t place = regions.count;
-    if (regions.unused != 0) {
-        for (place = 0; regions.table[place] != NULL;)
-            place++;
-        regions.unused--;
-    } else if (place > UINT32_MAX - 1 ||
-               !aqi_array_reserve(&regions.table, &regions.room, place + 1, sizeof(aq_region *))) {
-        return false;
-    } else {
-        regions.count++;
+    if (place > UINT32_MAX - 1 ||
+        !aqi_array_reserve(&regions.table, &regions.room, place + 1, sizeof(aq_region *))) {
+        aqi_pool_put(&regions.pool, region);
+        return NULL;
     }
+    region->placed = true;
     region->ticket[0] = (uint32_t)place;
-    regions.table[place] = region;
-    return true;
+    regions.table[regions.count++] = region;
+    return region;
 }
 
 static aq_status region_check(const void *addr, size_t size, unsigned rights, const void *out)
@@ -78,21 +87,22 @@ aq_status aq_region_create(aq_connection *conn, void *addr, size_t size, unsigne
     aq_status st = aqi_core_callable(__func__);
     if (st == AQ_OK) st = region_check(addr, size, rights, out);
     if (st != AQ_OK) return st;
-    aq_region *region = calloc(1, sizeof(*region));
-    if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
-    *region = (aq_region){.addr = addr, .size = size, .rights = rights, .only = conn};
-    st = aqi_random(region->ticket, sizeof(region->ticket), "core");
-    if (st != AQ_OK) {
-        free(region);
-        return st;
-    }
+    uint32_t secret[AQI_TICKET];
+    st = aqi_random(secret, sizeof(secret), "core");
+    if (st != AQ_OK) return st;
     aqi_spin_lock(&regions.lock);
-    bool placed = region_place(region);
-    aqi_spin_unlock(&regions.lock);
-    if (!placed) {
-        free(region);
-        return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
+    aq_region *region = region_get();
+    if (region != NULL) {
+        memcpy(region->ticket + 1, secret + 1, sizeof(secret) - sizeof(secret[0]));
+        region->addr = addr;
+        region->size = size;
+        region->rights = rights;
+        region->only = conn;
+        region->orphan = false;
+        region->valid = true;
     }
+    aqi_spin_unlock(&regions.lock);
+    if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     *out = region;
     return AQ_OK;
 }
@@ -130,18 +140,15 @@ aq_status aq_region_revoke(aq_region *region)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK || region == NULL) return st;
     aqi_spin_lock(&regions.lock);
-    size_t place = 0;
-    while (place < regions.count && regions.table[place] != region)
-        place++;
-    bool found = place < regions.count;
-    if (found) {
-        regions.table[place] = NULL;
-        regions.unused++;
-    }
+    bool was_valid = region->valid;
+    region->valid = false;
     aqi_spin_unlock(&regions.lock);
-    if (!found) return aqi_fail(AQ_EINVAL, "core", "%s: the region is revoked already", __func__);
+    if (!was_valid)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the region is revoked already", __func__);
     region_await_accesses();
-    free(region);
+    aqi_spin_lock(&regions.lock);
+    aqi_pool_put(&regions.pool, region);
+    aqi_spin_unlock(&regions.lock);
     return AQ_OK;
 }
 
@@ -149,18 +156,16 @@ void conn_regions_forget(const aq_connection *conn)
 {
     aqi_spin_lock(&regions.lock);
     for (size_t i = 0; i < regions.count; i++)
-        if (regions.table[i] != NULL && regions.table[i]->only == conn)
-            regions.table[i]->orphan = true;
+        if (regions.table[i]->only == conn) regions.table[i]->orphan = true;
     aqi_spin_unlock(&regions.lock);
 }
 
 void conn_regions_close(void)
 {
-    for (size_t i = 0; i < regions.count; i++)
-        free(regions.table[i]);
+    if (regions.pool.object_size != 0) (void)aqi_pool_destroy(&regions.pool);
     free(regions.table);
     regions.table = NULL;
-    regions.count = regions.room = regions.unused = 0;
+    regions.count = regions.room = 0;
 }
 
 aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
@@ -169,7 +174,8 @@ aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64
     aq_status st = AQ_EACCESS;
     aqi_spin_lock(&regions.lock);
     const aq_region *region = ticket[0] < regions.count ? regions.table[ticket[0]] : NULL;
-    bool mine = region != NULL && aqi_secret_same(region->ticket, ticket, sizeof(region->ticket)) &&
+    bool mine = region != NULL && region->valid &&
+                aqi_secret_same(region->ticket, ticket, sizeof(region->ticket)) &&
                 !region->orphan && (region->only == NULL || region->only == conn);
     if (mine && (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0) {
         st = aqi_within(offset, len, 0, region->size) ? AQ_OK : AQ_ERANGE;
