@@ -134,7 +134,6 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
     aqi_list_init(&ep->conns);
     aqi_list_init(&ep->queue);
     aqi_list_init(&ep->lent);
-    aqi_list_init(&ep->mrs);
     aqi_list_append(&aqc.eps, &ep->link);
     int status = ep_open(ep, service, fd);
     if (status != CCI_SUCCESS) {

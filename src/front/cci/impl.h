@@ -65,7 +65,7 @@ struct aqc_conn;
 
 struct aqc_mr {
     struct cci_rma_handle pub; /* a copy of the region's handle */
-    struct aqi_node link;      /* in aqc_ep.mrs */
+    struct aqc_mr *next;       /* in its bucket of aqc_ep.mrs */
     aq_region *region;
     unsigned char *addr;
     uint64_t len;
@@ -81,7 +81,8 @@ struct aqc_ep {
     struct aqi_node conns;
     struct aqi_node queue; /* events not yet taken by the program */
     struct aqi_node lent;  /* events taken but not returned */
-    struct aqi_node mrs;
+    struct aqc_mr **mrs;   /* registrations, hashed by address */
+    size_t mr_count, mr_buckets;
     struct aqc_mr *last_mr;           /* most recently used */
     uint32_t send_timeout, keepalive; /* us; 0: none */
     uint32_t starved; /* connections with nearly all of their room held by the program */

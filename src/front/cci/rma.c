@@ -4,32 +4,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RMA_TESTS = 16 /* maximum incomplete transfers tested per round */ };
+enum {
+    RMA_TESTS = 16, /* maximum incomplete transfers tested per round */
+    RMA_BUCKETS = 16
+};
 
 /* --- registrations --------------------------------------------------------------------------- */
+
+static struct aqc_mr **rma_bucket(const struct aqc_ep *ep, const cci_rma_handle_t *handle)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
+    return &ep->mrs[(hash >> 32) & (ep->mr_buckets - 1)];
+}
+
+static void rma_insert(struct aqc_ep *ep, struct aqc_mr *mr)
+{
+    struct aqc_mr **bucket = rma_bucket(ep, &mr->pub);
+    mr->next = *bucket;
+    *bucket = mr;
+}
+
+/* Make room for another registration, with at most one per bucket on average. */
+static bool rma_reserve(struct aqc_ep *ep)
+{
+    if (ep->mr_count < ep->mr_buckets) return true;
+    size_t last = ep->mr_buckets, buckets = last != 0 ? 2 * last : RMA_BUCKETS;
+    struct aqc_mr **old = ep->mrs, **mrs = calloc(buckets, sizeof(*mrs));
+    if (mrs == NULL) return false;
+    ep->mrs = mrs;
+    ep->mr_buckets = buckets;
+    for (size_t i = 0; i < last; i++)
+        for (struct aqc_mr *mr = old[i], *next; mr != NULL; mr = next) {
+            next = mr->next;
+            rma_insert(ep, mr);
+        }
+    free(old);
+    return true;
+}
 
 /* The registration of a handle of the program; NULL: none. */
 static struct aqc_mr *rma_find(struct aqc_ep *ep, const cci_rma_handle_t *handle)
 {
     if (ep->last_mr != NULL && &ep->last_mr->pub == handle) return ep->last_mr;
-    for (struct aqi_node *at = ep->mrs.next; at != &ep->mrs; at = at->next) {
-        struct aqc_mr *mr = AQI_OF(at, struct aqc_mr, link);
+    for (struct aqc_mr *mr = ep->mrs != NULL ? *rma_bucket(ep, handle) : NULL; mr != NULL;
+         mr = mr->next)
         if (&mr->pub == handle) return ep->last_mr = mr;
-    }
     return NULL;
 }
 
 static void rma_end(struct aqc_ep *ep, struct aqc_mr *mr)
 {
+    struct aqc_mr **at = rma_bucket(ep, &mr->pub);
+    while (*at != mr)
+        at = &(*at)->next;
+    *at = mr->next;
+    ep->mr_count--;
     if (ep->last_mr == mr) ep->last_mr = NULL;
     (void)aq_region_revoke(mr->region);
-    aqi_list_remove(&mr->link);
     free(mr);
 }
 
 static aq_status rma_register(struct aqc_ep *ep, struct aqc_mr *mr)
 {
     aq_region_handle handle;
+    if (!rma_reserve(ep)) return AQ_ENOMEM;
     /* Allow both reads and writes: programs use handles beyond the access for which they
      * registered. */
     aq_status st =
@@ -37,7 +75,8 @@ static aq_status rma_register(struct aqc_ep *ep, struct aqc_mr *mr)
     if (st == AQ_OK) st = aq_region_handle_of(mr->region, &handle);
     if (st != AQ_OK) return st;
     memcpy(&mr->pub, &handle, sizeof(handle));
-    aqi_list_append(&ep->mrs, &mr->link);
+    rma_insert(ep, mr);
+    ep->mr_count++;
     return AQ_OK;
 }
 
@@ -51,7 +90,6 @@ int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int
     struct aqc_mr *mr = malloc(sizeof(*mr));
     if (mr == NULL) return CCI_ENOMEM;
     *mr = (struct aqc_mr){.addr = start, .len = length};
-    aqi_list_init(&mr->link);
     aqc_enter();
     aq_status st = rma_register(AQI_OF(endpoint, struct aqc_ep, pub), mr);
     aqc_unlock();
@@ -75,8 +113,10 @@ int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle)
 
 void aqc_rma_close(struct aqc_ep *ep)
 {
-    while (!aqi_list_is_empty(&ep->mrs))
-        rma_end(ep, AQI_OF(ep->mrs.next, struct aqc_mr, link));
+    for (size_t i = 0; i < ep->mr_buckets; i++)
+        while (ep->mrs[i] != NULL)
+            rma_end(ep, ep->mrs[i]);
+    free(ep->mrs);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
