@@ -138,6 +138,50 @@ static void without_a_file(void)
     CHECK_OK(cci_finalize());
 }
 
+/* Equal devices stay in order; the rest of a line that is too long is no line of its own. */
+static void long_lines(void)
+{
+    static const char *const order[] = {"z", "y", "x", "w", "v", "u", "t", "s", NULL};
+    char text[4096] = "", blanks[1100];
+    memset(blanks, ' ', sizeof(blanks) - 1);
+    blanks[sizeof(blanks) - 1] = '\0';
+    for (unsigned i = 0; order[i] != NULL; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "[%s]\ntransport = sm\n",
+                 order[i]);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "# comment%s[more]\ntransport=sm\n",
+             blanks);
+    side_configure(text);
+    /* the last device has two transports, and is none */
+    const char *const rest[] = {"z", "y", "x", "w", "v", "u", "t", NULL};
+    check_names(begin(), rest);
+    CHECK_OK(cci_finalize());
+}
+
+/* CCI_CTP restricts the transports. */
+static void some_transports(void)
+{
+    static const char *const sm[] = {"a", NULL}, *const others[] = {"b", "c", NULL};
+    static const char *const none[] = {NULL}, *const all[] = {"b", "c", "a", NULL};
+    uint32_t caps;
+    const struct {
+        const char *list;
+        const char *const *names;
+    } cases[] = {{"sm", sm}, {"^sm", others}, {"tcp,sock", others},   {"^tcp,sock", sm},
+                 {"", all},  {"verbs", NULL}, {"^sm,tcp,sock", NULL}, {"^sm,sock,verbs", none}};
+    side_configure("[a]\ntransport = sm\n[b]\ntransport = sock\nip = 127.0.0.1\n"
+                   "[c]\ntransport = sock\nip = 127.0.0.1\n");
+    for (unsigned i = 0; i < COUNT_OF(cases); i++) {
+        CHECK(setenv("CCI_CTP", cases[i].list, 1) == 0);
+        if (cases[i].names == NULL) {
+            CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERR_NOT_FOUND);
+            continue;
+        }
+        check_names(begin(), cases[i].names);
+        CHECK_OK(cci_finalize());
+    }
+    CHECK(unsetenv("CCI_CTP") == 0);
+}
+
 static void unreadable(void)
 {
     uint32_t caps;
@@ -175,6 +219,8 @@ int main(void)
     malformed_numbers();
     at_a_service();
     without_a_file();
+    long_lines();
+    some_transports();
     unreadable();
     return 0;
 }

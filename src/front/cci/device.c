@@ -30,6 +30,20 @@ static const struct {
                              [AQC_SOCK] = {"sock", "sock://", "udp://", 31},
                              [AQC_TCP] = {"tcp", "tcp://", "udp://", 30}};
 
+/* CCI_CTP: the transports to use or, after "^", those not to use. */
+static bool device_may_use(const char *transport)
+{
+    const char *list = getenv("CCI_CTP");
+    if (list == NULL || *list == '\0') return true;
+    bool except = *list == '^', named = false;
+    for (const char *at = list + except; *at != '\0'; at += strspn(at, ", ")) {
+        size_t len = strcspn(at, ", ");
+        named = named || (len == strlen(transport) && strncmp(at, transport, len) == 0);
+        at += len;
+    }
+    return named != except;
+}
+
 /* --- one device ------------------------------------------------------------------------------ */
 
 static void device_free(struct aqc_device *device)
@@ -172,7 +186,7 @@ static bool device_finish(struct aqc_device *device)
     const char *transport = device_get(device, "transport");
     for (unsigned i = 0; transport != NULL && i < AQC_KINDS; i++)
         if (strcmp(transport, device_kinds[i].name) == 0) device->kind = (enum aqc_kind)i;
-    if (device->kind == AQC_KINDS) return false;
+    if (device->kind == AQC_KINDS || !device_may_use(transport)) return false;
     unsigned transports = 0;
     for (unsigned i = 0; i < device->count; i++)
         transports += strncmp(device->arguments[i], "transport=", 10) == 0;
@@ -238,6 +252,13 @@ static aq_status device_unreadable(const char *path, int err)
     return AQ_ESETTING;
 }
 
+/* Skip the rest of a line that is too long, which must not be taken for another line. */
+static void device_skip_line(FILE *file)
+{
+    for (int c; (c = getc(file)) != EOF && c != '\n';)
+        ;
+}
+
 static aq_status device_read_file(const char *path)
 {
     char line[DEVICE_LINE];
@@ -245,6 +266,7 @@ static aq_status device_read_file(const char *path)
     FILE *file = fopen(path, "re");
     if (file == NULL) return device_unreadable(path, errno);
     while (fgets(line, sizeof(line), file) != NULL) {
+        if (strchr(line, '\n') == NULL) device_skip_line(file);
         line[strcspn(line, "#\n")] = '\0';
         char *text = device_trim(line), *end = strchr(text, ']');
         if (*text != '[' || end == NULL) {
@@ -290,15 +312,33 @@ static aq_status device_find_all(void)
 }
 
 /* Sort: devices that are up first, then the default one, then by priority and rate. */
-static int device_compare(const void *a, const void *b)
+static int device_compare(const struct aqc_device *x, const struct aqc_device *y)
 {
-    const struct aqc_device *x = *(struct aqc_device *const *)a;
-    const struct aqc_device *y = *(struct aqc_device *const *)b;
     if (x->pub.up != y->pub.up) return x->pub.up ? -1 : 1;
     if (x->is_default != y->is_default) return x->is_default ? -1 : 1;
     if (x->priority != y->priority) return x->priority > y->priority ? -1 : 1;
     if (x->pub.rate != y->pub.rate) return x->pub.rate > y->pub.rate ? -1 : 1;
     return 0;
+}
+
+/* Devices that compare equal stay in the order of the file, which qsort does not guarantee. */
+static void device_sort_all(void)
+{
+    for (unsigned i = 1; i < aqc.device_count; i++) {
+        struct aqc_device *device = aqc.devices[i];
+        unsigned at = i;
+        for (; at > 0 && device_compare(aqc.devices[at - 1], device) > 0; at--)
+            aqc.devices[at] = aqc.devices[at - 1];
+        aqc.devices[at] = device;
+    }
+}
+
+bool aqc_devices_possible(void)
+{
+    bool some = false;
+    for (unsigned i = 0; i < AQC_KINDS; i++)
+        some = some || device_may_use(device_kinds[i].name);
+    return some;
 }
 
 aq_status aqc_devices_open(void)
@@ -308,7 +348,7 @@ aq_status aqc_devices_open(void)
     aqc.devices = calloc(DEVICE_MAX + 1, sizeof(struct aqc_device *));
     if (aqc.devices == NULL) return AQ_ENOMEM;
     aq_status st = path != NULL && *path != '\0' ? device_read_file(path) : device_find_all();
-    qsort(aqc.devices, aqc.device_count, sizeof(struct aqc_device *), device_compare);
+    device_sort_all();
     return st;
 }
 

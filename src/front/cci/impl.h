@@ -45,6 +45,8 @@ struct aqc_device {
     unsigned count;
 };
 
+/* Whether CCI_CTP allows any of the transports. */
+bool aqc_devices_possible(void);
 aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
 /* Check whether its interface is up. */

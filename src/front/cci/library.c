@@ -132,7 +132,10 @@ int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps)
     if (abi_ver != CCI_ABI_VERSION || caps == NULL) return CCI_EINVAL;
     aqc_lock();
     if (aqc.users == 0) {
-        if (flags > 1) status = CCI_EINVAL;
+        if (flags > 1)
+            status = CCI_EINVAL;
+        else if (!aqc_devices_possible())
+            status = CCI_ERR_NOT_FOUND;
         if (status == CCI_SUCCESS) status = library_open();
         aqc.flags = flags;
     } else if (flags != aqc.flags) {
