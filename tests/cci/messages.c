@@ -2,9 +2,10 @@
 #include "side.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, KEPT = 126, SECOND_US = 1000000 };
+enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, KEPT = 126, SECOND_US = 1000000, CROWD = 100 };
 
 static unsigned char bytes[LARGEST + 1];
 
@@ -455,6 +456,31 @@ static void confused_options(void)
     pair_close(&pair);
 }
 
+/* More connections than the usual limit of descriptors allows. */
+static void crowd(void)
+{
+    static cci_connection_t *in[CROWD], *out[CROWD];
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const rlim_t usual = limit.rlim_cur;
+    if (limit.rlim_max < 20 * CROWD || usual < CROWD) return;
+    struct pair pair = {.caller = side_open(NULL), .called = side_open(NULL)};
+    limit.rlim_cur = CROWD;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        pair_connect(&pair, CCI_CONN_ATTR_RU, NULL, NULL);
+        in[i] = pair.in;
+        out[i] = pair.out;
+    }
+    for (uint32_t i = 0; i < CROWD; i++) {
+        send_one(out[i], i, CCI_FLAG_SILENT);
+        check_message(side_event(pair.called, pair.caller), in[i], i);
+    }
+    pair_close(&pair);
+    limit.rlim_cur = usual;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
 /* AQ_AM_MAX_MEDIUM limits messages. */
 static void require_size(void)
 {
@@ -471,6 +497,7 @@ int main(int argc, char **argv)
 {
     uint32_t caps;
     side_init(argc, argv);
+    crowd(); /* before the library reads the limit */
     require_size();
     attributes();
     refusals();

@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
 #define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
 #define CONN_LEAST_NS UINT64_C(10000000)          /* of it, for each connection of an endpoint */
+
+/* Descriptors of a connection over udp, and those of requests in the kernel, and of the program. */
+enum { CONN_DESCRIPTORS = 6, CONN_OTHER_DESCRIPTORS = 512 };
 
 enum { CONN_OTHER = 1 /* code of a rejected call: different version */ };
 
@@ -30,6 +34,30 @@ static uint32_t conn_magic(void)
     return CONN_MAGIC | (uint32_t)aqi_wire_version(AQI_WIRE_CCI) << 24;
 }
 
+/*
+ * With CCI's own library, connections take no descriptors: raise the limit if there are so many
+ * that the usual one, which suits select(), might not suffice.
+ */
+static void conn_allow_descriptors(void)
+{
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)++aqc.conns * CONN_DESCRIPTORS + CONN_OTHER_DESCRIPTORS;
+    if (needed <= aqc.descriptors || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (needed > limit.rlim_cur && limit.rlim_cur < limit.rlim_max) {
+        rlim_t usual = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = usual;
+    }
+    aqc.descriptors = limit.rlim_cur;
+}
+
+/* Remove it from its endpoint. */
+static void conn_remove(struct aqc_conn *conn)
+{
+    aqi_list_remove(&conn->link);
+    aqc.conns--;
+}
+
 static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const void *context)
 {
     struct aqc_conn *conn = calloc(1, sizeof(*conn));
@@ -43,6 +71,7 @@ static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const 
     aqi_list_init(&conn->under_way);
     aqi_list_init(&conn->early);
     aqi_list_append(&ep->conns, &conn->link);
+    conn_allow_descriptors();
     return conn;
 }
 
@@ -127,7 +156,7 @@ static void conn_close(struct aqc_conn *conn, uint64_t patience)
     conn->starved = false;
     conn_drop_events(&conn->early, conn);
     conn_drop_events(&conn->ep->queue, conn);
-    aqi_list_remove(&conn->link);
+    conn_remove(conn);
     aqc_conn_unref(conn);
 }
 
@@ -233,7 +262,7 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
 static void conn_failed(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
 {
     aqc_event_about(conn, type, status);
-    aqi_list_remove(&conn->link);
+    conn_remove(conn);
     conn_set_state(conn, AQC_GONE);
     aqc_conn_release(conn);
     conn->left = true;

@@ -14,6 +14,7 @@
 #include <aqueduct/aqueduct.h>
 #include <cci.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 enum {
     AQC_MESSAGE = 65408, /* maximum message size; a device may have a lower one */
@@ -277,9 +278,11 @@ struct aqc {
     struct aqi_pool ops, small;
     struct aqc_room *rooms[AQC_ROOM_SIZES]; /* cached memory, and the number of blocks */
     size_t room_counts[AQC_ROOM_SIZES];
-    unsigned calling; /* connections being established */
-    unsigned timed;   /* connections with send timeouts */
-    unsigned handles; /* endpoints with a handle */
+    unsigned conns;
+    rlim_t descriptors; /* the limit when it was last checked */
+    unsigned calling;   /* connections being established */
+    unsigned timed;     /* connections with send timeouts */
+    unsigned handles;   /* endpoints with a handle */
     unsigned rounds;
     uint32_t sent;    /* messages sent over udp, which may not leave before the next poll */
     uint64_t look_at; /* next check for timeouts */
