@@ -1,6 +1,6 @@
 /*
  * Two processes: a program that sleeps on the handle before each poll, one that computes, threads,
- * keepalive of a stopped peer, a peer that dies, and one that stops during a transfer.
+ * forks, keepalive of a stopped peer, a peer that dies, and one that stops during a transfer.
  *
  * usage: processes TRANSPORT
  */
@@ -421,6 +421,36 @@ static void slow(int argc, char **argv)
     CHECK_OK(cci_finalize());
 }
 
+/* A forked child may clean up, and exit, without any effect on the parent. */
+static void forked(int argc, char **argv)
+{
+    char *uri = child_start(argc, argv, echo, false);
+    int status;
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL), *another;
+    cci_connection_t *connection = call(endpoint, -1, uri);
+    pid_t fork_child = fork();
+    CHECK(fork_child >= 0);
+    if (fork_child == 0) {
+        uint32_t caps;
+        CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERROR);
+        CHECK_STATUS(cci_create_endpoint(NULL, 0, &another, NULL), CCI_ERROR);
+        CHECK_OK(cci_disconnect(connection));
+        CHECK_OK(cci_destroy_endpoint(endpoint));
+        CHECK_OK(cci_finalize());
+        exit(0);
+    }
+    CHECK_EQUAL(waitpid(fork_child, &status, 0), fork_child);
+    CHECK_EQUAL(status, 0);
+    CHECK_OK(cci_send(connection, "still", 5, NULL, CCI_FLAG_SILENT));
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+    CHECK(event->recv.len == 5 && memcmp(event->recv.ptr, "still", 5) == 0);
+    CHECK_OK(cci_return_event(event));
+    say_bye(endpoint, connection, -1);
+    child_end();
+    CHECK_OK(cci_finalize());
+}
+
 int main(int argc, char **argv)
 {
     const char *transport = argc > 1 ? argv[1] : "sm";
@@ -429,6 +459,7 @@ int main(int argc, char **argv)
     turns(2, copy, false);
     computing(2, copy);
     threads(2, copy);
+    forked(2, copy);
     silence(2, copy);
     stopped(2, copy);
     stopped_in_transfer(2, copy);

@@ -122,7 +122,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
     struct aqc_device *found = device == NULL ? ep_default_device() : NULL;
     for (unsigned i = 0; device != NULL && i < aqc.device_count; i++)
         if (&aqc.devices[i]->pub == device) found = aqc.devices[i];
-    if (aqc.users == 0) return CCI_ERROR;
+    if (aqc.users == 0 || aqc.forked) return CCI_ERROR;
     if (found == NULL) return device == NULL ? CCI_ENODEV : CCI_EINVAL;
     if (!found->pub.up) aqc_device_look(found); /* no endpoint, so no event has reported changes */
     if (!found->pub.up) return CCI_ENETDOWN;
@@ -168,6 +168,7 @@ int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
 int cci_destroy_endpoint(cci_endpoint_t *endpoint)
 {
     if (endpoint == NULL) return CCI_EINVAL;
+    if (aqc.forked) return CCI_SUCCESS;
     aqc_enter();
     aqc_ep_close(AQI_OF(endpoint, struct aqc_ep, pub));
     aqc_unlock();

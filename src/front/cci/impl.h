@@ -268,6 +268,7 @@ struct aqc {
     struct aqi_spin lock;
     _Atomic uint32_t waiting; /* threads that wait for the lock */
     unsigned users;
+    bool forked; /* in a child of the process that initialized the library */
     uint32_t flags;
     aq_team *world;
     int fd;                      /* readable if Aqueduct has work, after aq_wait_prepare */

@@ -2,6 +2,7 @@
 #include "front/cci/impl.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "lib/alone.h"
 
 #include <poll.h>
@@ -108,8 +109,32 @@ void aqc_let_in(void)
 
 /* --- opening and closing --------------------------------------------------------------------- */
 
+/* The child has neither the library's sockets nor its thread. */
+static void library_in_child(void)
+{
+    if (aqc.users == 0) return;
+    aqc.forked = true;
+    aqc.thread_runs = false;
+    aqi_spin_unlock(&aqc.lock); /* if another thread of the parent held it */
+}
+
+static void library_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, library_in_child);
+}
+
+static int library_refuse_child(void)
+{
+    aqi_log(AQI_LOG_ERROR, "cci",
+            "cci_init: this process is a child of one that had initialized the library, which it "
+            "cannot use: fork before cci_init, or execute another program");
+    return CCI_ERROR;
+}
+
 static int library_open(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, library_watch_forks);
     aqi_list_init(&aqc.eps);
     aqi_list_init(&aqc.active);
     aqi_pool_init(&aqc.ops, sizeof(struct aqc_op), 64, false);
@@ -130,6 +155,7 @@ int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps)
 {
     int status = CCI_SUCCESS;
     if (abi_ver != CCI_ABI_VERSION || caps == NULL) return CCI_EINVAL;
+    if (aqc.forked) return library_refuse_child();
     aqc_lock();
     if (aqc.users == 0) {
         if (flags > 1)
@@ -163,6 +189,7 @@ static void library_stop_thread(void)
 
 int cci_finalize(void)
 {
+    if (aqc.forked) return CCI_SUCCESS; /* all is the parent's */
     aqc_enter();
     if (aqc.users == 0) {
         aqc_unlock();
