@@ -1,6 +1,6 @@
 /*
  * The handle of an endpoint is readable while there are events, whichever call or thread has made
- * the progress.
+ * the progress, and not for long if there are none.
  *
  * usage: handles TRANSPORT
  */
@@ -40,10 +40,29 @@ static void other_endpoint(void)
     pair_close(&pair);
 }
 
+/* A program that is woken in vain, however often, is not woken by the same cause forever. */
+static void in_vain(void)
+{
+    struct pair pair;
+    cci_os_handle_t fd = -1;
+    cci_event_t *event;
+    cci_endpoint_t *endpoint = side_open(&fd);
+    for (int round = 0; round < ROUNDS; round++)
+        CHECK_STATUS(cci_get_event(endpoint, &event), CCI_EAGAIN);
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    for (int wakes = 0; is_readable(fd); wakes++) {
+        CHECK(wakes < ROUNDS);
+        CHECK_STATUS(cci_get_event(endpoint, &event), CCI_EAGAIN);
+    }
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
     side_init(argc, argv);
     other_endpoint();
+    in_vain();
     CHECK_OK(cci_finalize());
     return 0;
 }

@@ -15,15 +15,24 @@ enum {
 
 /* --- the handle on which a program sleeps ----------------------------------------------------- */
 
+/* Whether arrivals for the library make the handle readable. */
+static void ep_watch(struct aqc_ep *ep, bool on)
+{
+    struct epoll_event wanted = {.events = EPOLLIN};
+    if (on == ep->watches) return;
+    if (epoll_ctl(ep->handle, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, aqc.fd, &wanted) == 0)
+        ep->watches = on;
+}
+
 static int ep_open_handle(struct aqc_ep *ep)
 {
     struct epoll_event wanted = {.events = EPOLLIN};
     ep->handle = epoll_create1(EPOLL_CLOEXEC);
     ep->signal = aqi_kick_new();
     if (ep->handle < 0 || ep->signal < 0) return CCI_ENOMEM;
-    if (epoll_ctl(ep->handle, EPOLL_CTL_ADD, ep->signal, &wanted) != 0 ||
-        epoll_ctl(ep->handle, EPOLL_CTL_ADD, aqc.fd, &wanted) != 0)
-        return CCI_ENOMEM;
+    if (epoll_ctl(ep->handle, EPOLL_CTL_ADD, ep->signal, &wanted) != 0) return CCI_ENOMEM;
+    ep_watch(ep, true);
+    if (!ep->watches) return CCI_ENOMEM;
     ep->has_handle = true;
     aqc.handles++;
     return CCI_SUCCESS;
@@ -42,12 +51,15 @@ static void ep_set_signal(struct aqc_ep *ep, bool on)
 void aqc_ep_signal(struct aqc_ep *ep)
 {
     ep->spins = 0;
-    if (ep->has_handle) ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+    if (!ep->has_handle) return;
+    ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+    ep_watch(ep, true);
 }
 
 /* The program may sleep next: the handle must become readable when there is an event. */
 static void ep_park(struct aqc_ep *ep)
 {
+    ep_watch(ep, true);
     for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < EP_TRIES; i++) {
         if (aqc_may_sleep()) break;
         aqc_progress();
@@ -58,6 +70,17 @@ static void ep_park(struct aqc_ep *ep)
         }
     }
     ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+}
+
+/*
+ * The program has polled in vain so often that it probably does not sleep. If it does, it must not
+ * find the handle readable from now on, which no further poll would change: it makes no calls then,
+ * and the thread makes the handle useful again.
+ */
+static void ep_unpark(struct aqc_ep *ep)
+{
+    ep_watch(ep, false);
+    ep_set_signal(ep, false);
 }
 
 /* --- endpoints ------------------------------------------------------------------------------- */
@@ -286,7 +309,12 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     aqc.served = NULL;
     if (AQI_UNLIKELY(ep->tight) && aqi_list_is_empty(&ep->queue)) ep_tell_room(ep);
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
-    if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);
+    if (ep->has_handle && spins <= AQC_SPINS) {
+        if (spins < AQC_SPINS)
+            ep_park(ep);
+        else
+            ep_unpark(ep);
+    }
     aqc_unlock();
     aqc_yield();
     /* Let other processes run if there are more of them than cores. */

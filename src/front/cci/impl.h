@@ -92,7 +92,7 @@ struct aqc_ep {
     uint32_t takes;   /* events taken since the last progress */
     bool tight;       /* a connection is (aqc_conn_is_tight), or was */
     unsigned spins;   /* consecutive empty polls */
-    bool has_handle, signaled;
+    bool has_handle, signaled, watches;
     bool failed;        /* its device has failed, and that was reported */
     int handle, signal; /* the epoll set on which the program sleeps; the eventfd in it */
 };
