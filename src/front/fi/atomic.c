@@ -189,8 +189,10 @@ void afi_atomic_apply(unsigned datatype, unsigned op, void *at, const void *oper
 int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
                      struct fi_atomic_attr *attr, uint64_t flags)
 {
+    const uint64_t both = FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC;
     bool compares = op >= FI_CSWAP;
     (void)domain;
+    if ((flags & both) == both) return -FI_EINVAL;
     if (!afi_atomic_valid(datatype, op)) return -FI_EOPNOTSUPP;
     if ((flags & FI_TAGGED) != 0) return -FI_EOPNOTSUPP;
     if ((flags & FI_COMPARE_ATOMIC) != 0 ? !compares : compares) return -FI_EOPNOTSUPP;
@@ -240,7 +242,9 @@ static int atomic_check(const struct atomic_call *call, size_t elements)
     bool compares = call->op >= FI_CSWAP;
     if (!afi_atomic_valid(call->datatype, call->op)) return -FI_EOPNOTSUPP;
     if (compares != (call->compares != NULL) || (compares && !call->fetches)) return -FI_EOPNOTSUPP;
-    if (elements * size > AFI_ATOMIC) return -FI_EMSGSIZE;
+    if (call->op == FI_ATOMIC_READ && !call->fetches) return -FI_EOPNOTSUPP;
+    if ((call->flags & FI_TAGGED) != 0) return -FI_EOPNOTSUPP; /* the target is not a receive */
+    if (elements > AFI_ATOMIC / size) return -FI_EMSGSIZE;
     if (call->operand_count > AFI_IOVS || call->compare_count > AFI_IOVS ||
         call->result_count > AFI_IOVS || call->there_count > AFI_IOVS)
         return -FI_EINVAL;

@@ -31,7 +31,7 @@ static bool message_has_data(const struct message_send *send)
 
 static bool message_fits(const struct message_send *send, size_t len)
 {
-    return (send->flags & FI_INJECT) == 0 || len <= AFI_INJECT;
+    return len <= ((send->flags & FI_INJECT) != 0 ? AFI_INJECT : AFI_MAX_MESSAGE);
 }
 
 static uint8_t message_ack(uint64_t flags)

@@ -31,7 +31,8 @@ static int rma_fill(const struct rma_call *call, enum afi_type type, struct afi_
     memcpy(op->iov, call->iov, call->count * sizeof(*call->iov));
     memcpy(op->there, call->there, call->there_count * sizeof(*call->there));
     if (op->len != len) return -FI_EINVAL;
-    return (op->cq_flags & FI_INJECT) != 0 && len > AFI_INJECT ? -FI_EMSGSIZE : 0;
+    return len > ((op->cq_flags & FI_INJECT) != 0 ? AFI_INJECT : AFI_MAX_MESSAGE) ? -FI_EMSGSIZE
+                                                                                  : 0;
 }
 
 static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum afi_type type)

@@ -1,0 +1,78 @@
+/* Arguments that only a test passes: sizes beyond every limit, and operations that do not exist. */
+#include "fi/pair.h"
+#include "front/fi/fi.h"
+
+#include <stdio.h>
+
+enum { KEY = 42 };
+
+/* Lengths beyond max_msg_size, where sums of lengths overflow, are refused before anything is
+ * read. */
+static void sizes(struct pair *pair)
+{
+    static const size_t lens[] = {AFI_MAX_MESSAGE + 1, SIZE_MAX - 39, SIZE_MAX};
+    struct fid_ep *ep = pair->a.ep;
+    fi_addr_t to = pair->a.other;
+    char byte = 0;
+    for (size_t i = 0; i < COUNT_OF(lens); i++) {
+        size_t len = lens[i];
+        const struct iovec iov = {.iov_base = &byte, .iov_len = len};
+        CHECK_EQUAL(fi_send(ep, &byte, len, NULL, to, NULL), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_sendv(ep, &iov, NULL, 1, to, NULL), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_senddata(ep, &byte, len, NULL, 1, to, NULL), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_inject(ep, &byte, len, to), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_tsend(ep, &byte, len, NULL, to, 1, NULL), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_tinject(ep, &byte, len, to, 1), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_write(ep, &byte, len, NULL, to, 0, KEY, NULL), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_inject_write(ep, &byte, len, to, 0, KEY), -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_read(ep, &byte, len, NULL, to, 0, KEY, NULL), -FI_EMSGSIZE);
+    }
+    for (size_t count = SIZE_MAX / 8; count > AFI_ATOMIC / 8; count /= 3) {
+        CHECK_EQUAL(fi_atomic(ep, &byte, count + 1, NULL, to, 0, KEY, FI_INT64, FI_SUM, NULL),
+                    -FI_EMSGSIZE);
+        CHECK_EQUAL(fi_inject_atomic(ep, &byte, count + 1, to, 0, KEY, FI_INT64, FI_SUM),
+                    -FI_EMSGSIZE);
+    }
+}
+
+/* Atomic operations that the call does not have, or on memory that is not registered but posted. */
+static void atomics(struct pair *pair)
+{
+    struct fid_ep *ep = pair->a.ep;
+    fi_addr_t to = pair->a.other;
+    uint64_t value = 0, result;
+    const struct fi_ioc ioc = {.addr = &value, .count = 1};
+    const struct fi_rma_ioc there = {.count = 1, .key = KEY};
+    struct fi_msg_atomic msg = {.msg_iov = &ioc,
+                                .iov_count = 1,
+                                .addr = to,
+                                .rma_iov = &there,
+                                .rma_iov_count = 1,
+                                .datatype = FI_UINT64,
+                                .op = FI_ATOMIC_READ};
+    struct fi_atomic_attr attr;
+    CHECK_EQUAL(fi_atomic(ep, &value, 1, NULL, to, 0, KEY, FI_UINT64, FI_ATOMIC_READ, NULL),
+                -FI_EOPNOTSUPP);
+    CHECK_EQUAL(fi_atomicmsg(ep, &msg, 0), -FI_EOPNOTSUPP);
+    msg.op = FI_SUM;
+    CHECK_EQUAL(fi_atomicmsg(ep, &msg, FI_TAGGED), -FI_EOPNOTSUPP);
+    CHECK_EQUAL(
+        fi_fetch_atomic(ep, &value, 1, NULL, &result, NULL, to, 0, KEY, FI_UINT64, FI_CSWAP, NULL),
+        -FI_EOPNOTSUPP);
+    CHECK_EQUAL(fi_query_atomic(pair->a.domain, FI_UINT64, FI_CSWAP, &attr,
+                                FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC),
+                -FI_EINVAL);
+    pair_none(pair, pair->a.tx);
+}
+
+int main(void)
+{
+    const struct pair_wish wish = {0};
+    struct pair pair;
+    pair_open(&pair, &wish);
+    sizes(&pair);
+    atomics(&pair);
+    pair_close(&pair);
+    puts("ok");
+    return 0;
+}
