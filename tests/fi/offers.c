@@ -80,6 +80,11 @@ static void refusals(void)
     REFUSED(domain_attr->mr_cnt, SIZE_MAX);
     REFUSED(domain_attr->auth_key_size, 8);
     REFUSED(domain_attr->max_err_data, 1);
+    REFUSED(domain_attr->threading, AFI_THREAD_LAST + 1);
+    REFUSED(domain_attr->control_progress, AFI_PROGRESS_CONTROL_UNIFIED + 1);
+    REFUSED(domain_attr->data_progress, FI_PROGRESS_MANUAL + 1);
+    REFUSED(domain_attr->resource_mgmt, FI_RM_ENABLED + 1);
+    REFUSED(domain_attr->av_type, FI_AV_TABLE + 1);
     REFUSED(fabric_attr->name, strdup("eth0"));
 }
 
@@ -104,6 +109,40 @@ static void offers(void)
     CHECK_EQUAL(info->caps & (FI_TAGGED | FI_SEND | FI_RECV), FI_TAGGED | FI_SEND | FI_RECV);
     CHECK_EQUAL(info->caps & (FI_RMA | FI_ATOMIC | FI_MSG), 0);
     fi_freeinfo(info);
+}
+
+/* The capabilities of a context are among those of its endpoint, which are implied, too. */
+static void subsets(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *info;
+    hints->caps = FI_MSG | FI_MULTI_RECV;
+    hints->tx_attr->caps = FI_MSG | FI_SEND | FI_LOCAL_COMM;
+    hints->rx_attr->caps = FI_MSG | FI_RECV | FI_MULTI_RECV;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK_EQUAL(info->tx_attr->caps, hints->tx_attr->caps);
+    fi_freeinfo(info);
+    hints->tx_attr->caps = FI_MSG | FI_TAGGED;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    hints->tx_attr->caps = 0;
+    hints->rx_attr->caps = FI_MSG | FI_REMOTE_READ;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    fi_freeinfo(hints);
+}
+
+/* A result can be restricted to objects that are open. */
+static void open_objects(void)
+{
+    const struct pair_wish wish = {0};
+    struct fi_info *hints = fi_allocinfo(), *info;
+    struct side side;
+    side_open(&side, &wish);
+    hints->fabric_attr->fabric = side.fabric;
+    hints->domain_attr->domain = side.domain;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK(info->fabric_attr->fabric == side.fabric && info->domain_attr->domain == side.domain);
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+    side_close(&side);
 }
 
 static int mr_mode_of(uint32_t version, int wanted)
@@ -263,6 +302,8 @@ int main(void)
     addresses();
     calls();
     offers();
+    subsets();
+    open_objects();
     versions();
     version_2();
     puts("ok");

@@ -219,6 +219,13 @@ static void nothing_there(void)
     refused("localhost", "no service", 0);
     refused("192.0.2.1", "7000", FI_SOURCE); /* an address of no host */
     refused(NULL, "0", FI_SOURCE);
+    refused("192.0.2.1", NULL, FI_SOURCE);
+    refused("a name", NULL, FI_SOURCE);
+    struct fi_info *info;
+    const struct pair_wish here = {.node = "localhost", .flags = FI_SOURCE};
+    CHECK_EQUAL(pair_find(&here, &info), 0); /* an endpoint of this host, at any port */
+    CHECK(info->src_addr == NULL);
+    fi_freeinfo(info);
     side_open(&side, &wish);
     CHECK_EQUAL(fi_av_insertsvc(side.av, NULL, "7000", &addr, 0, NULL), -FI_EINVAL);
     CHECK_EQUAL(fi_av_insertsvc(side.av, "a name", "x", &addr, 0, NULL), -FI_ENODATA);

@@ -49,6 +49,7 @@ enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 }; /* before 1.5 */
 #define AFI_REG_MR            (UINT64_C(1) << 59)         /* FI_REG_MR */
 #define AFI_PROVIDER_SPECIFIC (1u << 31)                  /* FI_PROV_SPECIFIC */
 enum { AFI_PROGRESS_CONTROL_UNIFIED = 3 };                /* FI_PROGRESS_CONTROL_UNIFIED */
+enum { AFI_THREAD_LAST = 5 };                             /* the last threading model */
 
 #define AFI_MAX_MESSAGE (SIZE_MAX >> 1)
 #define AFI_FORMAT      (AFI_PROVIDER_SPECIFIC | 0x6171u)

@@ -191,6 +191,15 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
     return err;
 }
 
+bool afi_name_node_is_here(const char *node, uint64_t flags)
+{
+    struct addrinfo *list;
+    if (name_lookup(node, "0", flags, &list) != 0) return false;
+    bool here = name_is_here(list);
+    freeaddrinfo(list);
+    return here;
+}
+
 bool afi_name_is_socket(const void *addr, size_t len)
 {
     const struct sockaddr *at = addr;

@@ -40,6 +40,7 @@ int afi_name_make(struct afi_name *name, uint16_t service);
  */
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
                      bool here);
+bool afi_name_node_is_here(const char *node, uint64_t flags); /* whether it is this host */
 /* Whether it is a struct sockaddr_in or sockaddr_in6. */
 bool afi_name_is_socket(const void *addr, size_t len);
 /* Likewise, from such an address. */

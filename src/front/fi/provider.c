@@ -89,6 +89,16 @@ static bool provider_groups_fit(const struct fi_domain_attr *domain)
 #endif
 }
 
+/* Whether the program has chosen among values that exist. */
+static bool provider_models_fit(const struct fi_domain_attr *domain)
+{
+    return (unsigned)domain->threading <= AFI_THREAD_LAST &&
+           (unsigned)domain->control_progress <= AFI_PROGRESS_CONTROL_UNIFIED &&
+           (unsigned)domain->data_progress <= FI_PROGRESS_MANUAL &&
+           (unsigned)domain->resource_mgmt <= FI_RM_ENABLED &&
+           (unsigned)domain->av_type <= FI_AV_TABLE;
+}
+
 static bool provider_domain_fits(const struct fi_domain_attr *domain)
 {
     return domain == NULL ||
@@ -101,7 +111,7 @@ static bool provider_domain_fits(const struct fi_domain_attr *domain)
             domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
             domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS &&
             domain->mr_cnt <= PROVIDER_REGIONS && domain->max_err_data == 0 &&
-            provider_groups_fit(domain));
+            provider_models_fit(domain) && provider_groups_fit(domain));
 }
 
 static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
@@ -134,6 +144,15 @@ static int provider_check(const struct fi_info *hints)
                 provider_domain_fits(hints->domain_attr) &&
                 provider_fabric_fits(hints->fabric_attr);
     return fits ? 0 : -FI_ENODATA;
+}
+
+/* A transmit or receive context has no capability that its endpoint lacks. */
+static int provider_check_subsets(const struct fi_info *hints)
+{
+    if (hints == NULL || hints->caps == 0) return 0;
+    uint64_t caps = hints->tx_attr != NULL ? hints->tx_attr->caps : 0;
+    if (hints->rx_attr != NULL) caps |= hints->rx_attr->caps;
+    return (caps & ~provider_caps(hints)) == 0 ? 0 : -FI_ENODATA;
 }
 
 int afi_info_check(const struct fi_info *info)
@@ -233,7 +252,8 @@ static int provider_read_hint(const void *addr, size_t len, bool here, struct af
     return afi_name_from_socket(name, addr, len, here);
 }
 
-/* A service alone is that of an endpoint to be opened here. A node alone has no endpoint. */
+/* A service alone is that of an endpoint to be opened here. A node alone has no endpoint, but may
+ * be required to be this host. */
 static int provider_find_ends(const char *node, const char *service, uint64_t flags,
                               const struct fi_info *hints, struct provider_ends *ends)
 {
@@ -241,6 +261,8 @@ static int provider_find_ends(const char *node, const char *service, uint64_t fl
     int err = 0;
     *ends = (struct provider_ends){0};
     if (source && service != NULL) err = afi_name_resolve(&ends->from, node, service, flags, true);
+    if (source && service == NULL && node != NULL && !afi_name_node_is_here(node, flags))
+        err = -FI_ENODATA;
     if (!source && node != NULL) err = afi_name_resolve(&ends->to, node, service, flags, false);
     if (err != 0 || hints == NULL) return err;
     err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from);
@@ -274,6 +296,8 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints,
         .rx_ctx_cnt = ep != NULL && ep->rx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1};
     provider_fill_queues(info, hints);
     info->fabric_attr->name = strdup(provider_name);
+    if (hints != NULL && hints->fabric_attr != NULL)
+        info->fabric_attr->fabric = hints->fabric_attr->fabric;
     info->fabric_attr->prov_version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR);
     info->fabric_attr->api_version = version;
     if (info->fabric_attr->name == NULL) return -FI_ENOMEM;
@@ -291,6 +315,7 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
         hints = NULL;
     }
     int err = provider_check(hints);
+    if (err == 0) err = provider_check_subsets(hints);
     if (err == 0) err = provider_find_ends(node, service, flags, hints, &ends);
     if (err != 0) return err;
     struct fi_info *info = fi_allocinfo();
