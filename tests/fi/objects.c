@@ -483,6 +483,7 @@ static void in_use(void)
     CHECK_EQUAL(fi_close(&pair.a.tx->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_close(&pair.a.av->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_close(&pair.a.domain->fid), -FI_EBUSY);
+    CHECK_EQUAL(fi_close(&pair.a.fabric->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_mr_reg(pair.a.domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &mr, NULL), 0);
     CHECK_EQUAL(fi_mr_reg(pair.a.domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &twice, NULL),
                 -FI_ENOKEY);
@@ -586,6 +587,31 @@ static void bound_events(void)
     pair_close(&pair);
 }
 
+/* A fabric stays open as long as an object of it, of any kind, is open. */
+static void used_fabric(void)
+{
+    const struct pair_wish wish = {0};
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
+    struct fi_wait_attr set_attr = {.wait_obj = FI_WAIT_FD};
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_eq *eq;
+    struct fid_wait *set;
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK_EQUAL(fi_prov_ini()->fabric(info->fabric_attr, &fabric, NULL), 0);
+    CHECK_EQUAL(fi_domain(fabric, info, &domain, NULL), 0);
+    CHECK_EQUAL(fi_eq_open(fabric, &eq_attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_wait_open(fabric, &set_attr, &set), 0);
+    struct fid *users[] = {&domain->fid, &eq->fid, &set->fid};
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        CHECK_EQUAL(fi_close(&fabric->fid), -FI_EBUSY);
+        CHECK_EQUAL(fi_close(users[i]), 0);
+    }
+    CHECK_EQUAL(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+}
+
 /* Registrations are reported in the event queue of their domain, if it is bound for that. */
 static void registrations(void)
 {
@@ -669,6 +695,7 @@ int main(void)
 {
     events();
     bound_events();
+    used_fabric();
     registrations();
     old_programs();
     selective();

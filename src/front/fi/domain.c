@@ -278,6 +278,7 @@ static int domain_close(struct fid *fid)
     if (!busy && --afi.domains == 0) afi_library_close();
     afi_unlock();
     if (busy) return -FI_EBUSY;
+    afi_fabric_leave(domain->fabric);
     domain_free(domain);
     return 0;
 }
@@ -336,6 +337,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         .fid = {.fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops},
                 .ops = &domain_ops,
                 .mr = &domain_reg_ops},
+        .fabric = fabric,
         .version = fabric->api_version,
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
@@ -353,6 +355,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         domain_free(domain);
         return err;
     }
+    afi_fabric_use(fabric);
     *out = &domain->fid;
     return 0;
 }

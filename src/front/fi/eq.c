@@ -114,6 +114,7 @@ static int eq_close(struct fid *fid)
     bool busy = eq->users != 0;
     afi_unlock();
     if (busy) return -FI_EBUSY;
+    afi_fabric_leave(eq->fabric);
     afi_wait_close(&eq->wait);
     while (eq->events != NULL)
         eq_drop_first(eq);
@@ -141,9 +142,11 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
     *eq = (struct afi_eq){
         .fid = {.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops},
                 .ops = &eq_ops},
+        .fabric = fabric,
         .version = fabric->api_version};
     eq->last = &eq->events;
     afi_wait_open(&eq->wait, attr->wait_obj, attr->wait_set, &eq->fid.fid);
+    afi_fabric_use(fabric);
     *out = &eq->fid;
     return 0;
 }

@@ -69,10 +69,16 @@ static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
     return offset_of_size + (FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : sizeof(size_t));
 }
 
+struct afi_fabric {
+    struct fid_fabric fid;
+    uint32_t users; /* domains, event queues and wait sets */
+};
+
 /* --- objects of a domain --------------------------------------------------------------------- */
 
 struct afi_domain {
     struct fid_domain fid;
+    struct fid_fabric *fabric;
     uint32_t version;  /* of libfabric, for which the program was built */
     bool progresses;   /* a thread of the provider makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
@@ -134,6 +140,7 @@ struct afi_wait {
 
 struct afi_wait_set {
     struct fid_wait fid;
+    struct fid_fabric *fabric;
     struct afi_wait wait;
     struct aqi_node members;
 };
@@ -181,6 +188,7 @@ struct afi_eq_event {
 
 struct afi_eq {
     struct fid_eq fid;
+    struct fid_fabric *fabric;
     uint32_t version; /* as in struct afi_domain */
     struct afi_wait wait;
     struct afi_eq_event *events, **last;
@@ -474,6 +482,9 @@ static inline void afi_wait_news(struct afi_wait *wait)
 int afi_no_control(struct fid *fid, int command, void *arg);
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
+/* Count the objects that keep a fabric open; called without the lock. */
+void afi_fabric_use(struct fid_fabric *fabric);
+void afi_fabric_leave(struct fid_fabric *fabric);
 
 /* domain.c */
 int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,

@@ -344,9 +344,33 @@ int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **op
 
 /* --- fabrics --------------------------------------------------------------------------------- */
 
+static struct afi_fabric *provider_fabric_of(struct fid_fabric *fid)
+{
+    return AQI_OF(fid, struct afi_fabric, fid);
+}
+
+void afi_fabric_use(struct fid_fabric *fabric)
+{
+    afi_lock();
+    provider_fabric_of(fabric)->users++;
+    afi_unlock();
+}
+
+void afi_fabric_leave(struct fid_fabric *fabric)
+{
+    afi_lock();
+    provider_fabric_of(fabric)->users--;
+    afi_unlock();
+}
+
 static int provider_fabric_close(struct fid *fid)
 {
-    free(AQI_OF(fid, struct fid_fabric, fid));
+    struct afi_fabric *fabric = AQI_OF(fid, struct afi_fabric, fid.fid);
+    afi_lock();
+    bool busy = fabric->users != 0;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(fabric);
     return 0;
 }
 
@@ -372,13 +396,13 @@ static struct fi_ops provider_fid_ops = {.size = sizeof(struct fi_ops),
 static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, void *context)
 {
     if (!provider_fabric_fits(attr)) return -FI_ENODATA;
-    struct fid_fabric *fabric = calloc(1, sizeof(*fabric));
+    struct afi_fabric *fabric = calloc(1, sizeof(*fabric));
     if (fabric == NULL) return -FI_ENOMEM;
-    fabric->fid =
+    fabric->fid.fid =
         (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &provider_fid_ops};
-    fabric->ops = &provider_fabric_ops;
-    fabric->api_version = attr->api_version;
-    *out = fabric;
+    fabric->fid.ops = &provider_fabric_ops;
+    fabric->fid.api_version = attr->api_version;
+    *out = &fabric->fid;
     return 0;
 }
 

@@ -326,6 +326,7 @@ static int wait_set_close(struct fid *fid)
     bool busy = !aqi_list_is_empty(&set->members);
     afi_unlock();
     if (busy) return -FI_EBUSY;
+    afi_fabric_leave(set->fabric);
     afi_wait_close(&set->wait);
     free(set);
     return 0;
@@ -343,7 +344,6 @@ static struct fi_ops wait_set_fid_ops = {.size = sizeof(struct fi_ops),
 
 int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **out)
 {
-    (void)fabric;
     if (attr == NULL || attr->wait_obj == FI_WAIT_NONE || attr->wait_obj == FI_WAIT_SET)
         return -FI_EINVAL;
     if (attr->flags != 0) return -FI_EBADFLAGS;
@@ -353,6 +353,8 @@ int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, stru
     if (set == NULL) return -FI_ENOMEM;
     set->fid = (struct fid_wait){.fid = {.fclass = FI_CLASS_WAIT, .ops = &wait_set_fid_ops},
                                  .ops = &wait_set_ops};
+    set->fabric = fabric;
+    afi_fabric_use(fabric);
     aqi_list_init(&set->members);
     afi_wait_open(&set->wait, attr->wait_obj, NULL, &set->fid.fid);
     *out = &set->fid;
