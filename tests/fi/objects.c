@@ -572,6 +572,7 @@ static void bound_events(void)
     CHECK_EQUAL(fi_av_open(domain, &av_attr, &av, NULL), 0);
     CHECK_EQUAL(fi_endpoint(domain, pair.a.info, &ep, NULL), 0);
     CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_av_bind(av, &eq->fid, FI_SEND), -FI_EBADFLAGS);
     CHECK_EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
     CHECK_EQUAL(fi_ep_bind(ep, &eq->fid, 0), 0);
     CHECK_EQUAL(fi_domain_bind(domain, &other->fid, 0), -FI_EINVAL);
@@ -680,7 +681,10 @@ static void places(void)
         CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
         CHECK_EQUAL(addr, i);
     }
+    CHECK_EQUAL(fi_av_remove(pair.a.av, again, 1, FI_MORE), -FI_EBADFLAGS);
     CHECK_EQUAL(fi_av_remove(pair.a.av, again, 2, 0), 0);
+    CHECK_EQUAL(fi_av_remove(pair.a.av, again, 1, 0), -FI_EINVAL); /* has been removed */
+    CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, FI_AV_USER_ID, NULL), -FI_EBADFLAGS);
     for (fi_addr_t i = 2; i < 6; i += i == 3 ? 2 : 1) {
         CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
         CHECK_EQUAL(addr, i);

@@ -120,6 +120,37 @@ static void two_services(void)
     pair_close(&pair);
 }
 
+/* Ranges of nodes and services are inserted node by node. */
+static void ranges(void)
+{
+    static const struct {
+        uint8_t node;
+        uint16_t port;
+    } wanted[] = {{1, 5000}, {1, 5001}, {2, 5000}, {2, 5001}};
+    const struct pair_wish wish = {0};
+    struct side side;
+    fi_addr_t addrs[4];
+    int errors[4] = {-1, -1, -1, -1};
+    struct afi_name name;
+    size_t len = sizeof(name);
+    side_open(&side, &wish);
+    CHECK_EQUAL(fi_av_insertsym(side.av, "192.0.2.1", 2, "5000", 2, addrs, FI_SYNC_ERR, errors), 4);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK_EQUAL(errors[i], 0);
+        CHECK_EQUAL(fi_av_lookup(side.av, addrs[i], &name, &len), 0);
+        CHECK_EQUAL(name.address[0][3], wanted[i].node);
+        CHECK_EQUAL(name.port, wanted[i].port);
+    }
+    CHECK_EQUAL(fi_av_insertsym(side.av, "localhost", 1, "65535", 2, addrs, 0, NULL), 1);
+    CHECK(addrs[0] != FI_ADDR_NOTAVAIL && addrs[1] == FI_ADDR_NOTAVAIL);
+    CHECK_EQUAL(fi_av_insertsym(side.av, "localhost", 0, "5000", 2, addrs, 0, NULL), 0);
+    CHECK_EQUAL(fi_av_insertsym(side.av, "localhost", 2, "5000", 1, addrs, 0, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_insertsym(side.av, "localhost", 1, "a name", 2, addrs, 0, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_insertsym(side.av, NULL, 1, "5000", 1, addrs, 0, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_insertsym(side.av, "a", SIZE_MAX, "5000", 2, addrs, 0, NULL), -FI_EINVAL);
+    side_close(&side);
+}
+
 /* A service has one endpoint, and is free again after it has been closed. */
 static void one_endpoint(void)
 {
@@ -347,6 +378,7 @@ int main(int argc, char **argv)
     } else {
         client_and_server();
         two_services();
+        ranges();
         one_endpoint();
         chosen_name();
         addresses_of_sockets();

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/wire.h"
 
+#include <limits.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +60,7 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
     struct afi_av *av = av_of(fid);
     int *errors = (flags & FI_SYNC_ERR) != 0 ? context : NULL;
     int fine = 0, lost = 0;
+    if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
     if (av->reports && errors != NULL) return -FI_EINVAL;
     if (av->reports && av->eq == NULL) return -FI_ENOEQ;
     afi_lock();
@@ -84,33 +87,50 @@ static int av_insertsvc(struct fid_av *fid, const char *node, const char *servic
     return err == 0 ? av_insert(fid, &name, 1, fi_addr, flags, context) : err;
 }
 
+/* Addresses that cannot be resolved are reported as those of av_insert that are not valid. */
 static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service,
                         size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
-    (void)fid, (void)node, (void)nodecnt, (void)service, (void)svccnt, (void)fi_addr, (void)flags;
-    (void)context;
-    return -FI_ENOSYS;
+    char host[NI_MAXHOST], port[32];
+    if (node == NULL || service == NULL) return -FI_EINVAL;
+    if (svccnt != 0 && nodecnt > INT_MAX / svccnt) return -FI_EINVAL;
+    struct afi_name *names = calloc(aqi_max(nodecnt * svccnt, 1), sizeof(*names));
+    if (names == NULL) return -FI_ENOMEM;
+    bool fits = true;
+    for (size_t i = 0; i < nodecnt && fits; i++)
+        for (size_t j = 0; j < svccnt && fits; j++) {
+            struct afi_name *name = &names[i * svccnt + j];
+            fits = afi_name_add(node, i, host, sizeof(host)) &&
+                   afi_name_add(service, j, port, sizeof(port));
+            if (fits && afi_name_resolve(name, host, port, 0, false) != 0)
+                *name = (struct afi_name){.count = 0};
+        }
+    int got = fits ? av_insert(fid, names, nodecnt * svccnt, fi_addr, flags, context) : -FI_EINVAL;
+    free(names);
+    return got;
 }
 
-static void av_remove_one(struct afi_av *av, fi_addr_t addr)
+static bool av_remove_one(struct afi_av *av, fi_addr_t addr)
 {
     struct afi_ident *ident = afi_av_ident(av, addr);
-    if (ident == NULL) return;
+    if (ident == NULL) return false;
     av->idents[addr] = NULL;
     av->first_free = aqi_min(av->first_free, addr);
     ident->places--;
     if (ident->av == av && ident->addr == addr) ident->av = NULL;
     afi_ident_put(ident);
+    return true;
 }
 
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
-    (void)flags;
+    bool known = true;
+    if (flags != 0) return -FI_EBADFLAGS;
     afi_lock();
     for (size_t i = 0; i < count; i++)
-        av_remove_one(av_of(fid), fi_addr[i]);
+        known = av_remove_one(av_of(fid), fi_addr[i]) && known;
     afi_unlock();
-    return 0;
+    return known ? 0 : -FI_EINVAL;
 }
 
 static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
@@ -146,7 +166,7 @@ static int av_close(struct fid *fid)
     afi_lock();
     bool busy = av->users != 0;
     for (size_t i = 0; !busy && i < av->count; i++)
-        av_remove_one(av, i);
+        (void)av_remove_one(av, i);
     if (!busy) av->domain->users--;
     if (!busy && av->eq != NULL) av->eq->users--;
     afi_unlock();
@@ -159,7 +179,7 @@ static int av_close(struct fid *fid)
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_av *av = AQI_OF(fid, struct afi_av, fid.fid);
-    (void)flags;
+    if (flags != 0) return -FI_EBADFLAGS;
     if (bfid->fclass != FI_CLASS_EQ || av->eq != NULL) return -FI_EINVAL;
     afi_lock();
     av->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
@@ -179,6 +199,8 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
 {
     struct afi_domain *owner = AQI_OF(domain, struct afi_domain, fid);
     if (attr->name != NULL || attr->rx_ctx_bits != 0) return -FI_ENOSYS;
+    if ((unsigned)attr->type > FI_AV_TABLE) return -FI_EINVAL;
+    if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
     struct afi_av *av = calloc(1, sizeof(*av));
     if (av == NULL) return -FI_ENOMEM;
     if (attr->type == FI_AV_UNSPEC)

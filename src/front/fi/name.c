@@ -200,6 +200,34 @@ bool afi_name_node_is_here(const char *node, uint64_t flags)
     return here;
 }
 
+/* Addresses of hosts differ in their last 32 bits. */
+static bool name_add_address(const char *text, size_t n, char *sum, size_t len)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    int family = strchr(text, ':') != NULL ? AF_INET6 : AF_INET;
+    unsigned char *at = address + (family == AF_INET6 ? 12 : 0);
+    uint32_t last;
+    if (inet_pton(family, text, address) != 1) return false;
+    memcpy(&last, at, sizeof(last));
+    last = htonl((uint32_t)(ntohl(last) + n));
+    memcpy(at, &last, sizeof(last));
+    return inet_ntop(family, address, sum, (socklen_t)len) != NULL;
+}
+
+bool afi_name_add(const char *text, size_t n, char *sum, size_t len)
+{
+    size_t end = strlen(text), digits = 0;
+    if (name_add_address(text, n, sum, len)) return true;
+    while (digits < end && text[end - digits - 1] >= '0' && text[end - digits - 1] <= '9')
+        digits++;
+    if (n == 0) return snprintf(sum, len, "%s", text) < (int)len;
+    errno = 0;
+    unsigned long long number = strtoull(text + end - digits, NULL, 10);
+    if (digits == 0 || errno != 0 || number > UINT64_MAX - n) return false;
+    return snprintf(sum, len, "%.*s%0*llu", (int)(end - digits), text, (int)digits, number + n) <
+           (int)len;
+}
+
 bool afi_name_is_socket(const void *addr, size_t len)
 {
     const struct sockaddr *at = addr;

@@ -40,6 +40,11 @@ int afi_name_make(struct afi_name *name, uint16_t service);
  */
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
                      bool here);
+/*
+ * The node or service `n` after this one: the number at its end, or an address, is larger by `n`.
+ * Returns false if it has no number, unless `n` is 0, or the result does not fit.
+ */
+bool afi_name_add(const char *text, size_t n, char *sum, size_t len);
 bool afi_name_node_is_here(const char *node, uint64_t flags); /* whether it is this host */
 /* Whether it is a struct sockaddr_in or sockaddr_in6. */
 bool afi_name_is_socket(const void *addr, size_t len);

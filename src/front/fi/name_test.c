@@ -57,6 +57,36 @@ static void services_of_two_hosts(void **state)
     assert_int_equal(afi_name_service(NULL, 0), 0);
 }
 
+static void sequences(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *sum; /* NULL: there is none */
+    } rows[] = {
+        {"10.1.1.1", 0, "10.1.1.1"},
+        {"10.1.1.255", 2, "10.1.2.1"},
+        {"fe80::6:12", 15, "fe80::6:21"},
+        {"host10", 1, "host11"},
+        {"host09", 1, "host10"},
+        {"host9", 1, "host10"},
+        {"host", 0, "host"},
+        {"host", 1, NULL},
+        {"5000", 1, "5001"},
+        {"18446744073709551615", 1, NULL},
+        {"99999999999999999999", 1, NULL},
+        {"", 1, NULL},
+        {"a long name of 9", 1, NULL},
+    };
+    char sum[16];
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        bool fits = afi_name_add(rows[i].text, rows[i].n, sum, sizeof(sum));
+        assert_int_equal(fits, rows[i].sum != NULL);
+        if (fits) assert_string_equal(sum, rows[i].sum);
+    }
+}
+
 static void services_looked_up(void **state)
 {
     const struct afi_name a = service(1, "\xc0\0\2\1", "\xac\x11\0\1");
@@ -97,9 +127,8 @@ static void services_of_ipv6(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_names),
-        cmocka_unit_test(services_of_two_hosts),
-        cmocka_unit_test(services_looked_up),
+        cmocka_unit_test(random_names),     cmocka_unit_test(services_of_two_hosts),
+        cmocka_unit_test(sequences),        cmocka_unit_test(services_looked_up),
         cmocka_unit_test(services_of_ipv6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
