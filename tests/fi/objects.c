@@ -211,6 +211,50 @@ static void shared(void)
     pair_close(&pair);
 }
 
+/* Endpoints share a transmit context, which stays open as long as one of them is. */
+static void shared_transmit(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *info;
+    const struct pair_wish wish = {0};
+    struct pair pair;
+    struct fid_stx *stx, *other;
+    struct fid_ep *eps[2];
+    int value = 7, got;
+    hints->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+    CHECK_EQUAL(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info), 0);
+    CHECK_EQUAL(info->ep_attr->tx_ctx_cnt, FI_SHARED_CONTEXT);
+    CHECK_EQUAL(info->ep_attr->rx_ctx_cnt, 1);
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_stx_context(pair.a.domain, info->tx_attr, &stx, &pair), 0);
+    CHECK(stx->fid.context == &pair);
+    CHECK_EQUAL(fi_stx_context(pair.b.domain, NULL, &other, NULL), 0);
+    for (size_t i = 0; i < COUNT_OF(eps); i++) {
+        CHECK_EQUAL(fi_endpoint(pair.a.domain, info, &eps[i], NULL), 0);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &other->fid, 0), -FI_EDOMAIN);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &stx->fid, 0), 0);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &stx->fid, 0), -FI_EINVAL);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &pair.b.av->fid, 0), -FI_EDOMAIN);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &pair.b.tx->fid, FI_TRANSMIT), -FI_EDOMAIN);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &pair.b.reads->fid, FI_READ), -FI_EDOMAIN);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &pair.a.av->fid, 0), 0);
+        CHECK_EQUAL(fi_ep_bind(eps[i], &pair.a.tx->fid, FI_TRANSMIT | FI_RECV), 0);
+        CHECK_EQUAL(fi_enable(eps[i]), 0);
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+        PAIR_CALL(&pair, fi_send(eps[i], &value, 4, NULL, pair.a.other, &eps[i]));
+        CHECK(pair_next(&pair, pair.a.tx, NULL).op_context == &eps[i]);
+        (void)pair_next(&pair, pair.b.rx, NULL);
+    }
+    for (size_t i = 0; i < COUNT_OF(eps); i++) {
+        CHECK_EQUAL(fi_close(&stx->fid), -FI_EBUSY);
+        CHECK_EQUAL(fi_close(&eps[i]->fid), 0);
+    }
+    CHECK_EQUAL(fi_close(&stx->fid), 0);
+    CHECK_EQUAL(fi_close(&other->fid), 0);
+    pair_close(&pair);
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+}
+
 static void *fail_later(void *cntr)
 {
     CHECK_EQUAL(fi_cntr_adderr(cntr, 2), 0);
@@ -708,6 +752,7 @@ int main(void)
     room();
     options();
     shared();
+    shared_transmit();
     counters();
     own_events();
     lookups();

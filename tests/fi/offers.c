@@ -47,7 +47,6 @@ static void refusals(void)
     REFUSED(ep_attr->max_order_waw_size, AFI_ATOMIC + 1);
     REFUSED(ep_attr->auth_key_size, 8);
     REFUSED(ep_attr->tx_ctx_cnt, 2);
-    REFUSED(ep_attr->tx_ctx_cnt, FI_SHARED_CONTEXT);
     REFUSED(ep_attr->rx_ctx_cnt, 2);
 
     REFUSED(tx_attr->op_flags, FI_COMMIT_COMPLETE);
@@ -73,7 +72,7 @@ static void refusals(void)
     REFUSED(domain_attr->rx_ctx_cnt, SIZE_MAX);
     REFUSED(domain_attr->max_ep_tx_ctx, 2);
     REFUSED(domain_attr->max_ep_rx_ctx, 2);
-    REFUSED(domain_attr->max_ep_stx_ctx, 1);
+    REFUSED(domain_attr->max_ep_stx_ctx, SIZE_MAX);
     REFUSED(domain_attr->max_ep_srx_ctx, SIZE_MAX);
     REFUSED(domain_attr->cntr_cnt, SIZE_MAX);
     REFUSED(domain_attr->mr_iov_limit, 2);
@@ -240,7 +239,6 @@ static void calls(void)
     struct fi_av_attr av_attr = {.name = "shared"};
     struct fid_av *av;
     struct fid_ep *ep;
-    struct fid_stx *stx;
     struct fid_eq *eq;
     struct fid_pep *pep;
     void *ops = NULL;
@@ -251,7 +249,6 @@ static void calls(void)
     av_attr = (struct fi_av_attr){.flags = FI_READ}; /* of a shared vector */
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_EBADFLAGS);
     CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);
-    CHECK_EQUAL(fi_stx_context(pair.a.domain, pair.a.info->tx_attr, &stx, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_passive_ep(pair.a.fabric, pair.a.info, &pep, NULL), -FI_ENOSYS);
     struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
     CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), 0);

@@ -243,13 +243,6 @@ static int domain_no_sep(struct fid_domain *domain, struct fi_info *info, struct
     return -FI_ENOSYS;
 }
 
-static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-                         void *context)
-{
-    (void)domain, (void)attr, (void)stx, (void)context;
-    return -FI_ENOSYS;
-}
-
 static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
                                           .av_open = afi_av_open,
                                           .cq_open = afi_cq_open,
@@ -257,7 +250,7 @@ static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
                                           .scalable_ep = domain_no_sep,
                                           .cntr_open = afi_cntr_open,
                                           .poll_open = afi_poll_open,
-                                          .stx_ctx = domain_no_stx,
+                                          .stx_ctx = afi_stx_open,
                                           .srx_ctx = afi_srx_open,
                                           .query_atomic = afi_atomic_query};
 

@@ -1,4 +1,4 @@
-/* fi: endpoints and shared receive contexts: opening, binding, options. */
+/* fi: endpoints and shared contexts: opening, binding, options. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -40,6 +40,27 @@ static int ep_bind_cntr(struct afi_ep *ep, struct afi_cntr *cntr, uint64_t flags
     return 0;
 }
 
+/* The domain to which an object belongs; NULL: none, or it is not bound to endpoints. */
+static const struct afi_domain *ep_domain_of(const struct fid *fid)
+{
+    switch (fid->fclass) {
+    case FI_CLASS_CQ:
+        return AQI_OF(fid, const struct afi_cq, fid.fid)->domain;
+    case FI_CLASS_CNTR:
+        return AQI_OF(fid, const struct afi_cntr, fid.fid)->domain;
+    case FI_CLASS_AV:
+        return AQI_OF(fid, const struct afi_av, fid.fid)->domain;
+    case FI_CLASS_STX_CTX:
+        return AQI_OF(fid, const struct afi_stx, fid.fid)->domain;
+    case FI_CLASS_SRX_CTX:
+        return AQI_OF(fid, const struct afi_srx, fid.fid)->domain;
+    case FI_CLASS_MR:
+        return AQI_OF(fid, const struct afi_mr, fid.fid)->domain;
+    default:
+        return NULL;
+    }
+}
+
 static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
 {
     switch (bfid->fclass) {
@@ -63,6 +84,11 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
         ep->srx->users++;
         ep->rxq = &ep->srx->rxq;
         return 0;
+    case FI_CLASS_STX_CTX:
+        if (ep->stx != NULL) return -FI_EINVAL;
+        ep->stx = AQI_OF(bfid, struct afi_stx, fid.fid);
+        ep->stx->users++;
+        return 0;
     case FI_CLASS_MR:
         return 0;
     default:
@@ -73,6 +99,8 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    const struct afi_domain *domain = ep_domain_of(bfid);
+    if (domain != NULL && domain != ep->domain) return -FI_EDOMAIN;
     afi_lock();
     int err = ep->enabled ? -FI_EOPBADSTATE : ep_bind_locked(ep, bfid, flags);
     afi_unlock();
@@ -281,6 +309,7 @@ static void ep_unbind(struct afi_ep *ep)
     if (ep->rx_cq != NULL) ep->rx_cq->users--;
     if (ep->av != NULL) ep->av->users--;
     if (ep->eq != NULL) ep->eq->users--;
+    if (ep->stx != NULL) ep->stx->users--;
     if (ep->srx != NULL) ep_leave_srx(ep);
     for (unsigned i = 0; i < AFI_COUNTS; i++)
         if (ep->cntr[i] != NULL) ep->cntr[i]->users--;
@@ -363,6 +392,7 @@ static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
     bool to_av = bfid->fclass == FI_CLASS_AV && srx->av == NULL;
     bool to_cq = bfid->fclass == FI_CLASS_CQ && srx->cq == NULL;
     if (!to_av && !to_cq) return -FI_EINVAL;
+    if (ep_domain_of(bfid) != srx->domain) return -FI_EDOMAIN;
     afi_lock();
     if (to_av) {
         srx->av = AQI_OF(bfid, struct afi_av, fid.fid);
@@ -415,5 +445,40 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
     srx->domain->users++;
     afi_unlock();
     *out = &srx->fid;
+    return 0;
+}
+
+/* --- shared transmit contexts ---------------------------------------------------------------- */
+
+static int ep_stx_close(struct fid *fid)
+{
+    struct afi_stx *stx = AQI_OF(fid, struct afi_stx, fid.fid);
+    afi_lock();
+    bool busy = stx->users != 0;
+    if (!busy) stx->domain->users--;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(stx);
+    return 0;
+}
+
+static struct fi_ops ep_stx_fid_ops = {.size = sizeof(struct fi_ops),
+                                       .close = ep_stx_close,
+                                       .control = afi_no_control,
+                                       .ops_open = afi_no_ops_open};
+
+int afi_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **out,
+                 void *context)
+{
+    struct afi_stx *stx = calloc(1, sizeof(*stx));
+    (void)attr;
+    if (stx == NULL) return -FI_ENOMEM;
+    *stx = (struct afi_stx){
+        .fid = {.fid = {.fclass = FI_CLASS_STX_CTX, .context = context, .ops = &ep_stx_fid_ops}},
+        .domain = AQI_OF(domain, struct afi_domain, fid)};
+    afi_lock();
+    stx->domain->users++;
+    afi_unlock();
+    *out = &stx->fid;
     return 0;
 }

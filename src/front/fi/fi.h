@@ -218,6 +218,13 @@ struct afi_srx {
     uint32_t users;
 };
 
+/* A shared transmit context has no state: the queues of an endpoint are those of its peers. */
+struct afi_stx {
+    struct fid_stx fid;
+    struct afi_domain *domain;
+    uint32_t users;
+};
+
 struct afi_rx {
     struct afi_want want; /* in a match until a message has filled the receive */
     struct aqi_node link; /* in `posted` while it is in a match; otherwise in no list */
@@ -277,6 +284,7 @@ struct afi_ep {
     uint64_t close_by; /* deadline for closing, in ns */
     uint64_t caps, tx_flags;
     struct afi_cntr *cntr[AFI_COUNTS];
+    struct afi_stx *stx;
     struct afi_srx *srx;
     struct afi_rxq own;
     struct afi_rxq *rxq; /* its own, or that of `srx` */
@@ -562,6 +570,8 @@ int afi_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct f
 /* ep.c */
 int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
+                 void *context);
+int afi_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
                  void *context);
 static inline struct afi_cq *afi_rx_cq(const struct afi_ep *ep)
 {

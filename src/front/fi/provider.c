@@ -74,7 +74,8 @@ static bool provider_ep_fits(const struct fi_ep_attr *ep)
             ep->protocol_version <= PROVIDER_PROTOCOL_VERSION &&
             ep->max_msg_size <= AFI_MAX_MESSAGE && ep->msg_prefix_size == 0 &&
             ep->max_order_raw_size <= AFI_ATOMIC && ep->max_order_war_size <= AFI_ATOMIC &&
-            ep->max_order_waw_size <= AFI_ATOMIC && ep->auth_key_size == 0 && ep->tx_ctx_cnt <= 1 &&
+            ep->max_order_waw_size <= AFI_ATOMIC && ep->auth_key_size == 0 &&
+            (ep->tx_ctx_cnt <= 1 || ep->tx_ctx_cnt == FI_SHARED_CONTEXT) &&
             (ep->rx_ctx_cnt <= 1 || ep->rx_ctx_cnt == FI_SHARED_CONTEXT));
 }
 
@@ -109,9 +110,10 @@ static bool provider_domain_fits(const struct fi_domain_attr *domain)
             domain->cntr_cnt <= PROVIDER_QUEUES && domain->ep_cnt <= PROVIDER_ENDPOINTS &&
             domain->tx_ctx_cnt <= PROVIDER_ENDPOINTS && domain->rx_ctx_cnt <= PROVIDER_ENDPOINTS &&
             domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
-            domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS &&
-            domain->mr_cnt <= PROVIDER_REGIONS && domain->max_err_data == 0 &&
-            provider_models_fit(domain) && provider_groups_fit(domain));
+            domain->max_ep_stx_ctx <= PROVIDER_ENDPOINTS &&
+            domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS && domain->mr_cnt <= PROVIDER_REGIONS &&
+            domain->max_err_data == 0 && provider_models_fit(domain) &&
+            provider_groups_fit(domain));
 }
 
 static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
@@ -217,7 +219,8 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     to->mr_mode = provider_mr_mode(version, domain);
     to->mr_key_size = to->cq_data_size = sizeof(uint64_t);
     to->cq_cnt = to->cntr_cnt = PROVIDER_QUEUES;
-    to->ep_cnt = to->tx_ctx_cnt = to->rx_ctx_cnt = to->max_ep_srx_ctx = PROVIDER_ENDPOINTS;
+    to->ep_cnt = to->tx_ctx_cnt = to->rx_ctx_cnt = PROVIDER_ENDPOINTS;
+    to->max_ep_stx_ctx = to->max_ep_srx_ctx = PROVIDER_ENDPOINTS;
     to->max_ep_tx_ctx = to->max_ep_rx_ctx = 1;
     to->mr_iov_limit = 1;
     to->caps = PROVIDER_BOTH;
@@ -292,7 +295,7 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints,
         .max_order_war_size = AFI_ATOMIC,
         .max_order_waw_size = AFI_ATOMIC,
         .mem_tag_format = provider_or(ep != NULL ? ep->mem_tag_format : 0, PROVIDER_TAG_FORMAT),
-        .tx_ctx_cnt = 1,
+        .tx_ctx_cnt = ep != NULL && ep->tx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1,
         .rx_ctx_cnt = ep != NULL && ep->rx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1};
     provider_fill_queues(info, hints);
     info->fabric_attr->name = strdup(provider_name);
