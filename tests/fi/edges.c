@@ -1,4 +1,4 @@
-/* Arguments that only a test passes: sizes beyond every limit, and operations that do not exist. */
+/* What only tests do: sizes beyond every limit, operations that do not exist, unknown flags. */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
 
@@ -65,6 +65,27 @@ static void atomics(struct pair *pair)
     pair_none(pair, pair->a.tx);
 }
 
+static void objects(struct pair *pair)
+{
+    struct fi_wait_attr set_attr = {.wait_obj = FI_WAIT_FD};
+    struct fi_cntr_attr attr = {.flags = FI_SEND};
+    struct fid_cntr *cntr;
+    struct fid_mr *mr;
+    char memory[8];
+    uint64_t flags = FI_TRANSMIT | FI_RECV | FI_COMPLETION;
+    CHECK_EQUAL(fi_control(&pair->a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EINVAL);
+    CHECK_EQUAL(fi_control(&pair->a.ep->fid, FI_GETOPSFLAG, &flags), -FI_EINVAL);
+    CHECK_EQUAL(fi_cntr_open(pair->a.domain, &attr, &cntr, NULL), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_wait_open(pair->a.fabric, &set_attr, &pair->a.set), 0);
+    attr = (struct fi_cntr_attr){.wait_obj = FI_WAIT_SET, .wait_set = pair->a.set};
+    CHECK_EQUAL(fi_cntr_open(pair->a.domain, &attr, &cntr, NULL), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 1, 1), -FI_ENOSYS);
+    CHECK_EQUAL(fi_close(&cntr->fid), 0);
+    CHECK_EQUAL(fi_mr_reg(pair->a.domain, memory, sizeof(memory), FI_REMOTE_READ, 0,
+                          FI_KEY_NOTAVAIL, 0, &mr, NULL),
+                -FI_EKEYREJECTED);
+}
+
 int main(void)
 {
     const struct pair_wish wish = {0};
@@ -72,6 +93,7 @@ int main(void)
     pair_open(&pair, &wish);
     sizes(&pair);
     atomics(&pair);
+    objects(&pair);
     pair_close(&pair);
     puts("ok");
     return 0;

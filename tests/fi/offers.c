@@ -275,6 +275,7 @@ static void unreachable(void)
     struct pair_wish wish = {0};
     struct side side = {0};
     struct fi_av_attr attr = {0};
+    struct fi_cq_attr cq_attr = {0};
     const char *set = getenv("AQ_TRANSPORTS");
     char *old = strdup(set != NULL ? set : "loop,shm,udp");
     CHECK_EQUAL(setenv("AQ_TRANSPORTS", "loop", 1), 0);
@@ -282,10 +283,15 @@ static void unreachable(void)
     CHECK_EQUAL(fi_prov_ini()->fabric(side.info->fabric_attr, &side.fabric, NULL), 0);
     CHECK_EQUAL(fi_domain(side.fabric, side.info, &side.domain, NULL), 0);
     CHECK_EQUAL(fi_av_open(side.domain, &attr, &side.av, NULL), 0);
+    CHECK_EQUAL(fi_cq_open(side.domain, &cq_attr, &side.tx, NULL), 0);
     CHECK_EQUAL(fi_endpoint(side.domain, side.info, &side.ep, NULL), 0);
+    CHECK_EQUAL(fi_enable(side.ep), -FI_ENOAV);
     CHECK_EQUAL(fi_ep_bind(side.ep, &side.av->fid, 0), 0);
+    CHECK_EQUAL(fi_enable(side.ep), -FI_ENOCQ);
+    CHECK_EQUAL(fi_ep_bind(side.ep, &side.tx->fid, FI_TRANSMIT), 0);
     CHECK_EQUAL(fi_enable(side.ep), -FI_ENODATA);
     CHECK_EQUAL(fi_close(&side.ep->fid), 0);
+    CHECK_EQUAL(fi_close(&side.tx->fid), 0);
     CHECK_EQUAL(fi_close(&side.av->fid), 0);
     CHECK_EQUAL(fi_close(&side.domain->fid), 0);
     CHECK_EQUAL(fi_close(&side.fabric->fid), 0);

@@ -180,6 +180,7 @@ static void chosen_name(void)
     CHECK_EQUAL(fi_setname(&side.ep->fid, info->src_addr, len), -FI_EOPBADSTATE);
     CHECK_EQUAL(fi_endpoint(side.domain, side.info, &ep, NULL), 0);
     CHECK_EQUAL(fi_ep_bind(ep, &side.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &side.tx->fid, FI_TRANSMIT | FI_RECV), 0);
     CHECK_EQUAL(fi_setname(&ep->fid, info->src_addr, len - 1), -FI_EINVAL);
     CHECK_EQUAL(fi_setname(&ep->fid, info->src_addr, len), 0);
     CHECK_EQUAL(fi_enable(ep), 0);

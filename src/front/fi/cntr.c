@@ -61,6 +61,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
     struct afi_cntr *cntr = cntr_of(fid);
     uint64_t deadline = afi_deadline(timeout);
     int err = 0;
+    if (cntr->wait.obj == FI_WAIT_SET) return -FI_ENOSYS;
     afi_lock();
     uint64_t errors = cntr->errors;
     for (;;) {
@@ -119,6 +120,7 @@ int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
 {
     int err = afi_wait_check(attr->wait_obj, attr->wait_set);
     if (attr->events != FI_CNTR_EVENTS_COMP) return -FI_ENOSYS;
+    if (attr->flags != 0) return -FI_EBADFLAGS;
     if (err != 0) return err;
     struct afi_cntr *cntr = calloc(1, sizeof(*cntr));
     if (cntr == NULL) return -FI_ENOMEM;

@@ -167,6 +167,8 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
         while (afi_mr_of(domain, domain->next_key) != NULL)
             domain->next_key++;
         key = domain->next_key++;
+    } else if (key == FI_KEY_NOTAVAIL) {
+        return -FI_EKEYREJECTED;
     } else if (afi_mr_of(domain, key) != NULL) {
         return -FI_ENOKEY;
     }

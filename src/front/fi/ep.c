@@ -109,31 +109,52 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 /* --- control --------------------------------------------------------------------------------- */
 
+/* Counters suffice for programs that do not need to know which operation has failed. */
+static bool ep_reports(const struct afi_ep *ep)
+{
+    bool reports = ep->tx_cq != NULL || afi_rx_cq(ep) != NULL;
+    for (unsigned i = 0; i < AFI_COUNTS; i++)
+        reports = reports || ep->cntr[i] != NULL;
+    return reports;
+}
+
 static int ep_enable(struct afi_ep *ep)
 {
     if (ep->enabled) return 0;
     if (ep->av == NULL) return -FI_ENOAV;
+    if (!ep_reports(ep)) return -FI_ENOCQ;
     int err = afi_peer_listen(ep);
     ep->enabled = err == 0;
     if (err == 0 && ep->srx != NULL && ep->srx->ep == NULL) ep->srx->ep = ep;
     return err;
 }
 
-static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
+/* The default flags of the direction that these flags name; NULL: they name none or both. */
+static uint64_t *ep_flags(struct afi_ep *ep, uint64_t flags)
 {
-    if ((flags & FI_TRANSMIT) != 0) ep->tx_flags = flags & ~(FI_TRANSMIT | FI_RECV);
-    if ((flags & FI_RECV) != 0) ep->own.flags = flags & ~(FI_TRANSMIT | FI_RECV);
-    return (flags & (FI_TRANSMIT | FI_RECV)) != 0 ? 0 : -FI_EINVAL;
+    switch (flags & (FI_TRANSMIT | FI_RECV)) {
+    case FI_TRANSMIT:
+        return &ep->tx_flags;
+    case FI_RECV:
+        return &ep->own.flags;
+    default:
+        return NULL;
+    }
 }
 
-static int ep_get_flags(const struct afi_ep *ep, uint64_t *flags)
+static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
 {
-    if ((*flags & FI_TRANSMIT) != 0)
-        *flags = ep->tx_flags;
-    else if ((*flags & FI_RECV) != 0)
-        *flags = ep->own.flags;
-    else
-        return -FI_EINVAL;
+    uint64_t *known = ep_flags(ep, flags);
+    if (known == NULL) return -FI_EINVAL;
+    *known = flags & ~(FI_TRANSMIT | FI_RECV);
+    return 0;
+}
+
+static int ep_get_flags(struct afi_ep *ep, uint64_t *flags)
+{
+    const uint64_t *known = ep_flags(ep, *flags);
+    if (known == NULL) return -FI_EINVAL;
+    *flags = *known;
     return 0;
 }
 
