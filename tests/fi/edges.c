@@ -86,6 +86,15 @@ static void objects(struct pair *pair)
                 -FI_EKEYREJECTED);
 }
 
+/* An injected operation has no context: if it fails, that of the endpoint is reported. */
+static void failed_injection(struct pair *pair)
+{
+    char byte = 0;
+    pair->a.ep->fid.context = pair;
+    PAIR_CALL(pair, fi_inject_write(pair->a.ep, &byte, 1, pair->a.other, 0, KEY));
+    CHECK(pair_error(pair, pair->a.tx).op_context == pair);
+}
+
 int main(void)
 {
     const struct pair_wish wish = {0};
@@ -94,6 +103,7 @@ int main(void)
     sizes(&pair);
     atomics(&pair);
     objects(&pair);
+    failed_injection(&pair);
     pair_close(&pair);
     puts("ok");
     return 0;

@@ -47,7 +47,7 @@ struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, vo
     *op = none;
     aqi_list_init(&op->link);
     op->peer = peer;
-    op->context = context;
+    op->context = silent ? peer->ep->fid.fid.context : context; /* for an error */
     op->report = afi_tx_reports(peer->ep, flags, silent);
     op->fence = (flags & FI_FENCE) != 0;
     return op;
