@@ -95,6 +95,34 @@ static void failed_injection(struct pair *pair)
     CHECK(pair_error(pair, pair->a.tx).op_context == pair);
 }
 
+/* A receive that is cancelled counts as one that has failed, like one that is too short. */
+static void failed_receives(struct pair *pair)
+{
+    struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_NONE};
+    struct fid_cntr *cntr;
+    struct fid_ep *ep;
+    char name[64], got[4];
+    size_t len = sizeof(name);
+    CHECK_EQUAL(fi_cntr_open(pair->b.domain, &attr, &cntr, NULL), 0);
+    CHECK_EQUAL(fi_endpoint(pair->b.domain, pair->b.info, &ep, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair->b.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair->b.rx->fid, FI_RECV), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+    CHECK_EQUAL(fi_enable(ep), 0);
+    CHECK_EQUAL(fi_recv(ep, got, sizeof(got), NULL, FI_ADDR_UNSPEC, got), 0);
+    CHECK_EQUAL(fi_cancel(&ep->fid, got), 0);
+    CHECK_EQUAL(pair_error(pair, pair->b.rx).err, FI_ECANCELED);
+    CHECK_EQUAL(fi_cntr_readerr(cntr), 1);
+    CHECK_EQUAL(fi_getname(&ep->fid, name, &len), 0);
+    PAIR_CALL(pair, fi_recv(ep, got, sizeof(got), NULL, FI_ADDR_UNSPEC, NULL));
+    PAIR_CALL(pair, fi_inject(pair->a.ep, name, len, side_insert(&pair->a, name)));
+    CHECK_EQUAL(pair_error(pair, pair->b.rx).err, FI_ETRUNC);
+    CHECK_EQUAL(fi_cntr_readerr(cntr), 2);
+    CHECK_EQUAL(fi_cntr_read(cntr), 0);
+    CHECK_EQUAL(fi_close(&ep->fid), 0);
+    CHECK_EQUAL(fi_close(&cntr->fid), 0);
+}
+
 int main(void)
 {
     const struct pair_wish wish = {0};
@@ -104,6 +132,7 @@ int main(void)
     atomics(&pair);
     objects(&pair);
     failed_injection(&pair);
+    failed_receives(&pair);
     pair_close(&pair);
     puts("ok");
     return 0;

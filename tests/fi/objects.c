@@ -312,6 +312,9 @@ static void own_events(void)
         pattern_check(got, i * 500, 1);
     }
     CHECK_EQUAL(fi_eq_read(eq, &type, got, sizeof(got), 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_eq_write(eq, 7, NULL, 0, 0), 0);
+    CHECK_EQUAL(fi_eq_read(eq, &type, NULL, 0, 0), 0);
+    CHECK_EQUAL(type, 7);
     CHECK_EQUAL(fi_close(&eq->fid), 0);
     pair_close(&pair);
 }

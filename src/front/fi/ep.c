@@ -178,11 +178,12 @@ static struct afi_rxq *ep_rxq(struct fid *fid)
 
 static ssize_t ep_cancel(struct fid *fid, void *context)
 {
+    bool shared = fid->fclass == FI_CLASS_SRX_CTX;
+    const struct afi_srx *srx = AQI_OF(fid, const struct afi_srx, fid.fid);
     afi_lock();
-    struct afi_cq *cq = fid->fclass == FI_CLASS_SRX_CTX
-                            ? afi_srx_cq(AQI_OF(fid, struct afi_srx, fid.fid))
-                            : afi_rx_cq(AQI_OF(fid, struct afi_ep, fid.fid));
-    int err = afi_rxq_cancel(ep_rxq(fid), cq, context);
+    const struct afi_ep *ep = shared ? srx->ep : AQI_OF(fid, const struct afi_ep, fid.fid);
+    int err = afi_rxq_cancel(ep_rxq(fid), shared ? afi_srx_cq(srx) : afi_rx_cq(ep),
+                             ep != NULL ? ep->cntr[AFI_COUNT_RECV] : NULL, context);
     afi_unlock();
     return err;
 }

@@ -9,7 +9,7 @@ int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len
     struct afi_eq_event *event = malloc(sizeof(*event) + len);
     if (event == NULL) return -FI_ENOMEM;
     *event = (struct afi_eq_event){.type = type, .len = len};
-    memcpy(event->bytes, bytes, len);
+    if (len != 0) memcpy(event->bytes, bytes, len);
     *eq->last = event;
     eq->last = &event->next;
     afi_wait_news(&eq->wait);
@@ -31,7 +31,7 @@ static ssize_t eq_take(struct afi_eq *eq, uint32_t *type, void *buf, size_t len,
     if (event->type == AFI_EQ_ERROR) return -FI_EAVAIL;
     if (len < event->len) return -FI_ETOOSMALL;
     *type = event->type;
-    memcpy(buf, event->bytes, event->len);
+    if (event->len != 0) memcpy(buf, event->bytes, event->len);
     ssize_t got = (ssize_t)event->len;
     if ((flags & FI_PEEK) == 0) eq_drop_first(eq);
     return got;

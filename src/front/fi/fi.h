@@ -672,7 +672,7 @@ struct afi_receive_request {
     struct afi_cq *cq; /* for immediate completions */
 };
 int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *request);
-int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context);
+int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr, void *context);
 /* Drop the peer's unexpected messages: all, or those that cannot be fetched any more. */
 void afi_receive_peer_gone(struct afi_peer *peer, bool all);
 

@@ -364,7 +364,7 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
     return 0;
 }
 
-int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
+int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr, void *context)
 {
     for (struct aqi_node *at = rxq->posted.next; at != &rxq->posted; at = at->next) {
         struct afi_rx *rx = AQI_OF(at, struct afi_rx, link);
@@ -377,6 +377,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
                                               .tag = rx->want.tag,
                                               .err = FI_ECANCELED,
                                               .prov_errno = -FI_ECANCELED};
+        afi_count(cntr, false);
         if (cq != NULL) afi_cq_fail(cq, &entry, FI_ADDR_NOTAVAIL);
         receive_free(rx);
         return 0;
