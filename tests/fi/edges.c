@@ -1,4 +1,4 @@
-/* What only tests do: sizes beyond every limit, operations that do not exist, unknown flags. */
+/* Sizes beyond every limit, operations that do not exist, unknown flags, and rare errors. */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
 
@@ -95,7 +95,28 @@ static void failed_injection(struct pair *pair)
     CHECK(pair_error(pair, pair->a.tx).op_context == pair);
 }
 
-/* A receive that is cancelled counts as one that has failed, like one that is too short. */
+/* Operations can be canceled as long as they wait for a connection, and the others are sent. */
+static void unsent(struct pair *pair)
+{
+    int sent[3] = {0, 1, 2}, got;
+    for (unsigned i = 0; i < COUNT_OF(sent); i++)
+        CHECK_EQUAL(fi_send(pair->a.ep, &sent[i], 4, NULL, pair->a.other, &sent[i]), 0);
+    CHECK_EQUAL(fi_cancel(&pair->a.ep->fid, &sent[1]), 0);
+    CHECK_EQUAL(fi_cancel(&pair->a.ep->fid, &sent[1]), -FI_ENOENT);
+    CHECK_EQUAL(fi_cancel(&pair->a.ep->fid, NULL), -FI_ENOENT);
+    const struct fi_cq_err_entry error = pair_error(pair, pair->a.tx);
+    CHECK(error.op_context == &sent[1] && error.err == FI_ECANCELED);
+    CHECK_EQUAL(error.flags, FI_SEND | FI_MSG);
+    for (int i = 0; i < 3; i += 2) {
+        PAIR_CALL(pair, fi_recv(pair->b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+        (void)pair_next(pair, pair->b.rx, NULL);
+        CHECK_EQUAL(got, i);
+        CHECK(pair_next(pair, pair->a.tx, NULL).op_context == &sent[i]);
+        CHECK_EQUAL(fi_cancel(&pair->a.ep->fid, &sent[i]), -FI_ENOENT);
+    }
+}
+
+/* A receive that is canceled counts as one that has failed, like one that is too short. */
 static void failed_receives(struct pair *pair)
 {
     struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_NONE};
@@ -128,6 +149,7 @@ int main(void)
     const struct pair_wish wish = {0};
     struct pair pair;
     pair_open(&pair, &wish);
+    unsent(&pair);
     sizes(&pair);
     atomics(&pair);
     objects(&pair);

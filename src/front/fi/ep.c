@@ -176,14 +176,37 @@ static struct afi_rxq *ep_rxq(struct fid *fid)
                                            : AQI_OF(fid, struct afi_ep, fid.fid)->rxq;
 }
 
+static struct afi_op *ep_find_unsent(struct afi_ep *ep, const void *context)
+{
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        for (struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next) {
+            struct aqi_node *waiting = &AQI_OF(at, struct afi_peer, link)->waiting;
+            for (struct aqi_node *each = waiting->next; each != waiting; each = each->next)
+                if (AQI_OF(each, struct afi_op, link)->context == context)
+                    return AQI_OF(each, struct afi_op, link);
+        }
+    return NULL;
+}
+
+/* An operation that has been sent cannot be canceled. */
+static int ep_cancel_unsent(struct afi_ep *ep, const void *context)
+{
+    struct afi_op *op = context != NULL ? ep_find_unsent(ep, context) : NULL;
+    if (op == NULL) return -FI_ENOENT;
+    op->peer->waiting_count--;
+    afi_op_end(op, FI_ECANCELED);
+    return 0;
+}
+
 static ssize_t ep_cancel(struct fid *fid, void *context)
 {
     bool shared = fid->fclass == FI_CLASS_SRX_CTX;
     const struct afi_srx *srx = AQI_OF(fid, const struct afi_srx, fid.fid);
     afi_lock();
-    const struct afi_ep *ep = shared ? srx->ep : AQI_OF(fid, const struct afi_ep, fid.fid);
+    struct afi_ep *ep = shared ? srx->ep : AQI_OF(fid, struct afi_ep, fid.fid);
     int err = afi_rxq_cancel(ep_rxq(fid), shared ? afi_srx_cq(srx) : afi_rx_cq(ep),
                              ep != NULL ? ep->cntr[AFI_COUNT_RECV] : NULL, context);
+    if (err == -FI_ENOENT && !shared) err = ep_cancel_unsent(ep, context);
     afi_unlock();
     return err;
 }
