@@ -76,6 +76,10 @@ static void objects(struct pair *pair)
     CHECK_EQUAL(fi_control(&pair->a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EINVAL);
     CHECK_EQUAL(fi_control(&pair->a.ep->fid, FI_GETOPSFLAG, &flags), -FI_EINVAL);
     CHECK_EQUAL(fi_cntr_open(pair->a.domain, &attr, &cntr, NULL), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_cntr_open(pair->a.domain, NULL, &cntr, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_cq_open(pair->a.domain, NULL, &pair->a.tx, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_open(pair->a.domain, NULL, &pair->a.av, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_eq_open(pair->a.fabric, NULL, NULL, NULL), -FI_EINVAL);
     CHECK_EQUAL(fi_wait_open(pair->a.fabric, &set_attr, &pair->a.set), 0);
     attr = (struct fi_cntr_attr){.wait_obj = FI_WAIT_SET, .wait_set = pair->a.set};
     CHECK_EQUAL(fi_cntr_open(pair->a.domain, &attr, &cntr, NULL), 0);

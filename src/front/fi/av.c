@@ -198,6 +198,7 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
                 void *context)
 {
     struct afi_domain *owner = AQI_OF(domain, struct afi_domain, fid);
+    if (attr == NULL) return -FI_EINVAL;
     if (attr->name != NULL || attr->rx_ctx_bits != 0) return -FI_ENOSYS;
     if ((unsigned)attr->type > FI_AV_TABLE) return -FI_EINVAL;
     if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;

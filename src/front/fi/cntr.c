@@ -118,10 +118,10 @@ static struct fi_ops cntr_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **out,
                   void *context)
 {
-    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
+    int err = attr != NULL ? afi_wait_check(attr->wait_obj, attr->wait_set) : -FI_EINVAL;
+    if (err != 0) return err;
     if (attr->events != FI_CNTR_EVENTS_COMP) return -FI_ENOSYS;
     if (attr->flags != 0) return -FI_EBADFLAGS;
-    if (err != 0) return err;
     struct afi_cntr *cntr = calloc(1, sizeof(*cntr));
     if (cntr == NULL) return -FI_ENOMEM;
     *cntr = (struct afi_cntr){

@@ -172,9 +172,9 @@ static struct fi_ops cq_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out,
                 void *context)
 {
-    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
-    if (attr->format > FI_CQ_FORMAT_TAGGED) return -FI_ENOSYS;
+    int err = attr != NULL ? afi_wait_check(attr->wait_obj, attr->wait_set) : -FI_EINVAL;
     if (err != 0) return err;
+    if (attr->format > FI_CQ_FORMAT_TAGGED) return -FI_ENOSYS;
     struct afi_cq *cq = calloc(1, sizeof(*cq));
     size_t room = aqi_power_of_two_from(attr->size != 0 ? aqi_min(attr->size, 1 << 20) : AFI_CQ);
     struct afi_completion *ring = malloc(room * sizeof(*ring));

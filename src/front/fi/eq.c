@@ -135,7 +135,7 @@ static struct fi_ops eq_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **out,
                 void *context)
 {
-    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
+    int err = attr != NULL ? afi_wait_check(attr->wait_obj, attr->wait_set) : -FI_EINVAL;
     if (err != 0) return err;
     struct afi_eq *eq = calloc(1, sizeof(*eq));
     if (eq == NULL) return -FI_ENOMEM;
