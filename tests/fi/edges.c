@@ -148,6 +148,37 @@ static void failed_receives(struct pair *pair)
     CHECK_EQUAL(fi_close(&cntr->fid), 0);
 }
 
+/* A claimed message whose bytes were lost with the connection ends with that error. */
+static void lost_claim(struct pair *pair)
+{
+    enum { LEN = 1000000 };
+    struct fi_context context;
+    struct fi_msg_tagged msg = {.addr = FI_ADDR_UNSPEC, .tag = 9};
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry error;
+    char *bytes = calloc(1, LEN);
+    ssize_t got;
+    CHECK_EQUAL(fi_trecvmsg(pair->b.in, &msg, FI_PEEK | FI_CLAIM), -FI_EINVAL);
+    msg.context = &context;
+    PAIR_CALL(pair, fi_tsend(pair->a.ep, bytes, LEN, NULL, pair->a.other, 9, NULL));
+    do {
+        CHECK_EQUAL(fi_trecvmsg(pair->b.in, &msg, FI_PEEK | FI_CLAIM), 0);
+        while ((got = fi_cq_read(pair->b.rx, &entry, 1)) == -FI_EAGAIN)
+            pair_move(pair);
+        if (got != 1) CHECK_EQUAL(fi_cq_readerr(pair->b.rx, &error, 0), 1);
+    } while (got != 1);
+    afi_lock();
+    struct afi_peer *peer = afi_peer_of(AQI_OF(pair->b.ep, struct afi_ep, fid), pair->b.other);
+    afi_peer_fail(peer, FI_ECONNRESET);
+    afi_unlock();
+    (void)pair_error(pair, pair->a.tx);
+    CHECK_EQUAL(fi_trecvmsg(pair->b.in, &msg, FI_CLAIM), 0);
+    error = pair_error(pair, pair->b.rx);
+    CHECK_EQUAL(error.err, FI_ECONNRESET);
+    CHECK_EQUAL(error.prov_errno, -FI_ECONNRESET);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct pair_wish wish = {0};
@@ -159,6 +190,7 @@ int main(void)
     objects(&pair);
     failed_injection(&pair);
     failed_receives(&pair);
+    lost_claim(&pair);
     pair_close(&pair);
     puts("ok");
     return 0;

@@ -84,6 +84,7 @@ static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end
     struct afi_ep *ep = end->ep;
     struct afi_cq *cq = afi_rx_cq(ep);
     bool fine = end->err == 0 && end->got == end->total;
+    int err = end->err != 0 ? end->err : FI_ETRUNC; /* unless it is fine */
     void *buf = rx->count != 0 ? (unsigned char *)rx->iov[0].iov_base + end->at : NULL;
     fi_addr_t source = afi_av_addr_of(ep->av, end->source);
     uint64_t flags = receive_cq_flags(rx, end);
@@ -97,8 +98,8 @@ static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end
                                               .data = end->data,
                                               .tag = end->tag,
                                               .olen = end->total - end->got,
-                                              .err = end->err != 0 ? end->err : FI_ETRUNC,
-                                              .prov_errno = -FI_ETRUNC};
+                                              .err = err,
+                                              .prov_errno = -err};
         afi_cq_fail(cq, &entry, source);
     } else if (cq != NULL && (rx->report || (flags & FI_MULTI_RECV) != 0)) {
         const struct fi_cq_tagged_entry entry = {.op_context = rx->context,
@@ -287,6 +288,7 @@ static void receive_discard(struct afi_arrival *arrival)
 
 static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *request)
 {
+    if ((request->flags & FI_CLAIM) != 0 && request->context == NULL) return -FI_EINVAL;
     afi_progress();
     struct afi_stray *stray = afi_match_find_stray(&rxq->matches[request->tagged], request->tag,
                                                    request->ignore, request->source);
