@@ -201,7 +201,7 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
     if (attr == NULL) return -FI_EINVAL;
     if (attr->name != NULL || attr->rx_ctx_bits != 0) return -FI_ENOSYS;
     if ((unsigned)attr->type > FI_AV_TABLE) return -FI_EINVAL;
-    if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
+    if ((attr->flags & ~(FI_EVENT | AFI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
     struct afi_av *av = calloc(1, sizeof(*av));
     if (av == NULL) return -FI_ENOMEM;
     if (attr->type == FI_AV_UNSPEC)

@@ -47,6 +47,7 @@ enum {
  * deprecates the first ones, and has added the last. */
 enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 }; /* before 1.5 */
 #define AFI_REG_MR            (UINT64_C(1) << 59)         /* FI_REG_MR */
+#define AFI_SYMMETRIC         (UINT64_C(1) << 59)         /* FI_SYMMETRIC */
 #define AFI_PROVIDER_SPECIFIC (1u << 31)                  /* FI_PROV_SPECIFIC */
 enum { AFI_PROGRESS_CONTROL_UNIFIED = 3 };                /* FI_PROGRESS_CONTROL_UNIFIED */
 enum { AFI_THREAD_LAST = 5 };                             /* the last threading model */
