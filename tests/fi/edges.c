@@ -80,6 +80,7 @@ static void objects(struct pair *pair)
     CHECK_EQUAL(fi_cq_open(pair->a.domain, NULL, &pair->a.tx, NULL), -FI_EINVAL);
     CHECK_EQUAL(fi_av_open(pair->a.domain, NULL, &pair->a.av, NULL), -FI_EINVAL);
     CHECK_EQUAL(fi_eq_open(pair->a.fabric, NULL, NULL, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_cq_signal(pair->a.tx), -FI_ENOSYS); /* no thread can wait for it */
     CHECK_EQUAL(fi_wait_open(pair->a.fabric, &set_attr, &pair->a.set), 0);
     attr = (struct fi_cntr_attr){.wait_obj = FI_WAIT_SET, .wait_set = pair->a.set};
     CHECK_EQUAL(fi_cntr_open(pair->a.domain, &attr, &cntr, NULL), 0);

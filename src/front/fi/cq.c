@@ -116,8 +116,10 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 
 static int cq_signal(struct fid_cq *fid)
 {
+    struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
+    if (!afi_wait_blocks(&cq->wait)) return -FI_ENOSYS;
     afi_lock();
-    AQI_OF(fid, struct afi_cq, fid)->signalled = true;
+    cq->signalled = true;
     afi_unlock();
     return 0;
 }
