@@ -250,7 +250,14 @@ static void calls(void)
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_EBADFLAGS);
     CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_passive_ep(pair.a.fabric, pair.a.info, &pep, NULL), -FI_ENOSYS);
-    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE, .flags = FI_PEER};
+    struct fi_cq_attr cq_attr = {.flags = FI_PEER};
+    struct fi_rx_attr rx_attr = {.op_flags = FI_PEER};
+    struct fid_cq *cq;
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_cq_open(pair.a.domain, &cq_attr, &cq, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_srx_context(pair.a.domain, &rx_attr, &ep, NULL), -FI_ENOSYS);
+    eq_attr.flags = 0;
     CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), 0);
     struct fid *fids[] = {&pair.a.fabric->fid, &pair.a.domain->fid, &pair.a.av->fid,
                           &pair.a.tx->fid,     &pair.a.reads->fid,  &eq->fid,

@@ -474,6 +474,7 @@ static struct fi_ops ep_srx_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **out,
                  void *context)
 {
+    if (attr != NULL && (attr->op_flags & FI_PEER) != 0) return -FI_ENOSYS;
     struct afi_srx *srx = calloc(1, sizeof(*srx));
     if (srx == NULL) return -FI_ENOMEM;
     *srx = (struct afi_srx){
