@@ -296,6 +296,34 @@ static void to_itself(struct pair *pair)
     free(to);
 }
 
+/* A message can be received although many that were sent before it have no receive yet. */
+static void received_first(struct pair *pair, struct side *from, fi_addr_t to)
+{
+    enum { SHORT = 1600, LONG = 400, LEN = 100000 };
+    char *out = malloc(LEN), *in = calloc(1, LEN);
+    pattern_fill(out, LEN, 3);
+    for (unsigned i = 0; i < SHORT; i++)
+        PAIR_CALL(pair, fi_tinject(from->ep, &i, sizeof(i), to, 1));
+    for (unsigned i = 0; i < LONG; i++)
+        PAIR_CALL(pair, fi_tsend(from->ep, out, i % 2 == 0 ? LEN : 9000, NULL, to, 2, NULL));
+    PAIR_CALL(pair, fi_tinject(from->ep, out, 1, to, 3));
+    PAIR_CALL(pair, fi_trecv(pair->b.in, in, 1, NULL, FI_ADDR_UNSPEC, 3, 0, NULL));
+    CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).tag, 3);
+    for (unsigned i = 0, number; i < SHORT; i++) {
+        PAIR_CALL(pair, fi_trecv(pair->b.in, &number, 4, NULL, FI_ADDR_UNSPEC, 1, 0, NULL));
+        CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).tag, 1);
+        CHECK_EQUAL(number, i);
+    }
+    for (unsigned i = 0; i < LONG; i++) {
+        PAIR_CALL(pair, fi_trecv(pair->b.in, in, LEN, NULL, FI_ADDR_UNSPEC, 2, 0, NULL));
+        CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).len, i % 2 == 0 ? LEN : 9000);
+        pattern_check(in, i % 2 == 0 ? LEN : 9000, 3);
+        (void)pair_next(pair, from->tx, NULL);
+    }
+    free(out);
+    free(in);
+}
+
 /* Thousands of messages without a receive: all arrive, although the memory for them is bounded. */
 static void flood(struct pair *pair)
 {
@@ -342,6 +370,8 @@ int main(int argc, char **argv)
     multi_receive(&pair);
     levels(&pair);
     to_itself(&pair);
+    received_first(&pair, &pair.a, pair.a.other);
+    received_first(&pair, &pair.b, pair.b.self);
     flood(&pair);
     pair_close(&pair);
     puts("ok");

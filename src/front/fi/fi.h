@@ -38,6 +38,7 @@ enum {
     AFI_QUEUED = 1024,      /* maximum operations queued for a peer; more return FI_EAGAIN */
     AFI_WINDOW = 256 << 10, /* bytes of one peer's messages that may be buffered here */
     AFI_COST = 192,         /* added to the bytes of each of these messages */
+    AFI_SPARE = 64 << 20,   /* bytes of unexpected messages that an endpoint keeps besides */
     AFI_ATOMIC = 2048,      /* maximum bytes of an atomic operation */
     AFI_CQ = 1024,
     AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
@@ -202,6 +203,7 @@ struct afi_eq {
 struct afi_rxq {
     struct afi_match matches[2]; /* for untagged and for tagged messages */
     struct aqi_node posted, claimed;
+    size_t spared;  /* bytes of unexpected messages whose senders have got their credit back */
     uint64_t flags; /* default flags of receives */
     size_t least;   /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV)
                      */
@@ -242,6 +244,7 @@ struct afi_rx {
 struct afi_message {
     bool tagged;
     bool remote;    /* `bytes` is the list of its pieces of memory at the sender */
+    bool spared;    /* its credit has been given back, although it has not been received yet */
     uint8_t flags;  /* as received */
     uint32_t op;    /* the sender's handle */
     uint32_t epoch; /* epoch of the peer when it arrived */
@@ -393,6 +396,7 @@ struct afi_fetch {
     struct afi_rx *rx;
     uint32_t remote_op, epoch;
     uint8_t flags;
+    bool spared; /* as in struct afi_message */
     uint64_t tag, data, total;
     uint64_t key; /* of the target's registration, which may have been closed meanwhile */
     size_t at;    /* offset in a multi-receive buffer */
@@ -647,7 +651,9 @@ static inline void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, siz
 {
     if (AQI_UNLIKELY(epoch != peer->epoch)) return;
     peer->owed += (uint32_t)(bytes + AFI_COST);
-    if (AQI_UNLIKELY(peer->owed >= AFI_WINDOW / 2)) afi_wire_send_credit(peer);
+    if (AQI_UNLIKELY(peer->owed >= AFI_WINDOW / 8 &&
+                     (peer->owed >= AFI_WINDOW / 2 || peer->taken > AFI_WINDOW / 4 * 3)))
+        afi_wire_send_credit(peer);
 }
 
 /* fetch.c */

@@ -34,8 +34,16 @@ static void receive_unpost(struct afi_rx *rx)
     aqi_list_remove(&rx->link);
 }
 
+/* The bytes of a message for which it was charged, besides AFI_COST. */
+static size_t receive_bytes(const struct afi_message *message)
+{
+    return message->remote ? 0 : message->nbytes;
+}
+
 static void receive_drop_arrival(struct afi_arrival *arrival)
 {
+    if (arrival->message.spared)
+        arrival->peer->ep->rxq->spared -= receive_bytes(&arrival->message) + AFI_COST;
     afi_match_drop(&arrival->stray);
     aqi_list_remove(&arrival->claimed);
     arrival->peer->kept--;
@@ -127,7 +135,7 @@ static void receive_fetched(struct afi_fetch *fetch)
         .got = aqi_min(fetch->total, afi_iov_len(fetch->to, fetch->to_count)),
         .err = fetch->status == AQ_OK ? 0 : FI_EIO};
     afi_wire_answer(fetch->peer, fetch->epoch, fetch->remote_op, end.err);
-    afi_wire_give_back(fetch->peer, fetch->epoch, 0);
+    if (!fetch->spared) afi_wire_give_back(fetch->peer, fetch->epoch, 0);
     rx->fetching--;
     receive_ended(rx, &end);
 }
@@ -149,6 +157,7 @@ static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
     fetch->data = message->data;
     fetch->total = message->len;
     fetch->flags = message->flags;
+    fetch->spared = message->spared;
     fetch->remote_op = message->op;
     fetch->epoch = message->epoch;
     fetch->done = receive_fetched;
@@ -179,8 +188,22 @@ static AQI_INLINE void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
     if (!gone) afi_iov_scatter(rx->iov, rx->count, at, message->bytes, len);
     if ((message->flags & AFI_ACK_DELIVERED) != 0)
         afi_wire_answer(peer, message->epoch, message->op, 0);
-    afi_wire_give_back(peer, message->epoch, message->nbytes);
+    if (!message->spared) afi_wire_give_back(peer, message->epoch, message->nbytes);
     receive_ended(rx, &end);
+}
+
+/*
+ * The program may wait for a message that its peer sends after many others, so these must not
+ * block it: their credit is given back at once, as long as they are short and few enough.
+ */
+static void receive_spare(struct afi_arrival *arrival)
+{
+    struct afi_rxq *rxq = arrival->peer->ep->rxq;
+    size_t bytes = receive_bytes(&arrival->message);
+    if (bytes > AFI_INJECT || rxq->spared + bytes + AFI_COST > AFI_SPARE) return;
+    rxq->spared += bytes + AFI_COST;
+    arrival->message.spared = true;
+    afi_wire_give_back(arrival->peer, arrival->message.epoch, bytes);
 }
 
 static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_message *message)
@@ -193,6 +216,7 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
     peer->kept++;
     aqi_list_init(&arrival->claimed);
     memcpy(arrival->bytes, message->bytes, message->nbytes);
+    receive_spare(arrival);
     return arrival;
 }
 
@@ -281,8 +305,8 @@ static void receive_discard(struct afi_arrival *arrival)
 {
     if (arrival->message.remote || (arrival->message.flags & AFI_ACK_DELIVERED) != 0)
         afi_wire_answer(arrival->peer, arrival->message.epoch, arrival->message.op, 0);
-    afi_wire_give_back(arrival->peer, arrival->message.epoch,
-                       arrival->message.remote ? 0 : arrival->message.nbytes);
+    if (!arrival->message.spared)
+        afi_wire_give_back(arrival->peer, arrival->message.epoch, receive_bytes(&arrival->message));
     receive_drop_arrival(arrival);
 }
 

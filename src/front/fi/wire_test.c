@@ -402,6 +402,50 @@ static void test_window(void **state)
     assert_true(world.peer->taken <= AFI_WINDOW);
 }
 
+/* Whether this message, for which there is no receive, leaves the window to others. */
+static bool is_spared(size_t len)
+{
+    static const unsigned char bytes[AFI_INJECT + 1];
+    const struct afi_wire head = {.kind = AFI_MESSAGE, .tag = 77, .len = len};
+    uint32_t owed = world.peer->owed;
+    size_t spared = world.ep->own.spared;
+    send_as(world.peer->received + 1, &head, bytes, len);
+    assert_int_equal(world.peer->state, AFI_UP);
+    assert_int_equal(world.peer->owed - owed, world.ep->own.spared - spared);
+    return world.peer->owed - owed == len + AFI_COST;
+}
+
+/* Short messages without a receive do so, until an endpoint has many of them. */
+static void test_unexpected_messages(void **state)
+{
+    (void)state;
+    again();
+    assert_true(is_spared(0));
+    assert_true(is_spared(AFI_INJECT));
+    assert_false(is_spared(AFI_INJECT + 1));
+    assert_int_equal(world.ep->own.spared, AFI_INJECT + 2 * AFI_COST);
+    again();
+    assert_int_equal(world.ep->own.spared, 0);
+    world.ep->own.spared = AFI_SPARE - AFI_COST - 8;
+    assert_false(is_spared(9));
+    assert_true(is_spared(8));
+    assert_false(is_spared(0));
+    world.ep->own.spared -= AFI_SPARE - AFI_COST - 8;
+}
+
+/* Credit is returned earlier to a peer that has little left, so that it does not wait for more. */
+static void test_little_credit(void **state)
+{
+    (void)state;
+    for (unsigned little = 0; little < 2; little++) {
+        again();
+        world.peer->owed = AFI_WINDOW / 8 - AFI_COST;
+        world.peer->taken = AFI_WINDOW / 4 * 3 - AFI_COST + little;
+        assert_true(is_spared(0));
+        assert_int_equal(aqi_list_is_empty(&world.peer->notes), little == 0);
+    }
+}
+
 /* Messages that overtake others wait; a duplicate ends the connection. */
 static void test_order(void **state)
 {
@@ -473,6 +517,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_brief_messages, begin, end),
         cmocka_unit_test_setup_teardown(test_leaving, begin, end),
         cmocka_unit_test_setup_teardown(test_window, begin, end),
+        cmocka_unit_test_setup_teardown(test_unexpected_messages, begin, end),
+        cmocka_unit_test_setup_teardown(test_little_credit, begin, end),
         cmocka_unit_test_setup_teardown(test_order, begin, end),
         cmocka_unit_test_setup_teardown(test_early_messages, begin, end),
     };
