@@ -84,6 +84,16 @@ static inline uint64_t aqi_hash(uint64_t hash, uint64_t word)
     return (hash ^ word) * 1099511628211u;
 }
 
+/*
+ * Make each bit of a hash depend on all others. Without this, the low bits, which select a bucket,
+ * depend on the low bits of the words only, and those of pointers and sizes are all the same.
+ */
+static inline uint64_t aqi_hash_spread(uint64_t hash)
+{
+    hash = (hash ^ hash >> 32) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
 static inline size_t aqi_min(size_t a, size_t b)
 {
     return a < b ? a : b;

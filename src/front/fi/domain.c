@@ -21,8 +21,8 @@ static struct aqi_node *domain_ident_bucket(const struct afi_domain *domain,
 {
     uint64_t word;
     memcpy(&word, name->id, sizeof(word));
-    uint64_t hash = aqi_hash(AQI_HASH_SEED, word);
-    return &domain->ident_buckets[(hash ^ hash >> 29) & (domain->ident_room - 1)];
+    uint64_t hash = aqi_hash_spread(aqi_hash(AQI_HASH_SEED, word));
+    return &domain->ident_buckets[hash & (domain->ident_room - 1)];
 }
 
 /* If memory runs out, the buckets' lists grow longer instead. */
@@ -73,7 +73,8 @@ void afi_ident_put(struct afi_ident *ident)
 
 static struct aqi_node *domain_mr_bucket(struct afi_domain *domain, uint64_t key)
 {
-    return &domain->mr_buckets[aqi_hash(AQI_HASH_SEED, key) % DOMAIN_MR_BUCKETS];
+    uint64_t hash = aqi_hash_spread(aqi_hash(AQI_HASH_SEED, key));
+    return &domain->mr_buckets[hash % DOMAIN_MR_BUCKETS];
 }
 
 struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key)

@@ -12,8 +12,7 @@ static struct afi_want *match_want(struct aqi_node *link)
 
 static size_t match_hash(uint64_t tag, const void *source)
 {
-    uint64_t hash = aqi_hash(aqi_hash(AQI_HASH_SEED, tag), (uintptr_t)source);
-    return (size_t)(hash ^ hash >> 29);
+    return (size_t)aqi_hash_spread(aqi_hash(aqi_hash(AQI_HASH_SEED, tag), (uintptr_t)source));
 }
 
 static struct aqi_node *match_bucket(const struct afi_class *class, uint64_t tag,

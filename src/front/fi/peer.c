@@ -39,7 +39,8 @@ struct peer_hello {
 
 static struct aqi_node *peer_bucket(struct afi_ep *ep, const struct afi_ident *ident)
 {
-    return &ep->peers[aqi_hash(AQI_HASH_SEED, (uintptr_t)ident) % AFI_PEERS];
+    uint64_t hash = aqi_hash_spread(aqi_hash(AQI_HASH_SEED, (uintptr_t)ident));
+    return &ep->peers[hash % AFI_PEERS];
 }
 
 static bool peer_is_local(const struct afi_ident *ident)
