@@ -21,7 +21,8 @@ managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools \
     reuse yamllint rpm rpmlint)
-mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
+mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples scalapack-mpi-test \
+    libcoarrays-openmpi-dev)
 browser=(chromium-headless-shell fonts-dejavu-core)
 deb=("${build[@]}" debhelper libcmocka-dev libssl3)
 deb_test=("${deb[@]}" debootstrap iproute2 lintian)

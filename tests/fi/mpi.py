@@ -98,16 +98,18 @@ def own_program(runs, source, ranks, transport, settings=None, arguments=(), opt
                 settings=settings, options=options, over=over)
 
 
+# Windows by puts, gets and atomics of the provider, with two-sided messages beside them.
+OSC_RDMA = ["--mca", "pml", "ob1", "--mca", "btl", "ofi,self", "--mca", "btl_ofi_mode", "2",
+            "--mca", "btl_ofi_provider_include", "aqueduct", "--mca", "osc", "rdma"]
+
+
 def one_sided(runs, source, transport):
     """Windows by messages (osc/pt2pt, before Open MPI 5), and by puts, gets and atomics (osc/rdma)
     with two-sided messages beside them."""
     components = subprocess.run(["ompi_info"], stdout=subprocess.PIPE, text=True, check=True).stdout
     if "MCA osc: pt2pt" in components:
         own_program(runs, source, 3, transport, None, ["one-sided"], ["--mca", "osc", "pt2pt"])
-    own_program(runs, source, 3, transport, None, ["one-sided"],
-                ["--mca", "pml", "ob1", "--mca", "btl", "ofi,self", "--mca", "btl_ofi_mode", "2",
-                 "--mca", "btl_ofi_provider_include", "aqueduct", "--mca", "osc", "rdma"],
-                over=False)
+    own_program(runs, source, 3, transport, None, ["one-sided"], OSC_RDMA, over=False)
 
 
 def build(runs, source, name):
@@ -171,6 +173,26 @@ def hpcc(runs, transport):
         sys.exit("mpi.py: hpcc reports wrong results")
 
 
+def scalapack(runs, transport):
+    """Linear systems, by a test of ScaLAPACK that checks residuals."""
+    found = glob.glob("/usr/lib/*/scalapack/openmpi-tests")
+    if not found:
+        skip("scalapack-mpi-test is not installed", "ci")
+    shutil.copy("/usr/share/scalapack/LU.dat", runs.folder)
+    runs.expect(r"Finished +(\d+) tests.*\n +\1 tests completed and passed", 4, transport,
+                [f"{found[0]}/xslu"])
+
+
+def coarrays(runs, transport):
+    """Coarrays of Fortran, which are windows, by tests of OpenCoarrays."""
+    found = glob.glob("/usr/lib/*/open-coarrays/openmpi/bin/OpenCoarrays-*-tests")
+    if not found:
+        skip("libcoarrays-openmpi-dev is not installed", "ci")
+    for program in ("atomics", "strided_sendget", "teams_coarray_sendget"):
+        runs.expect("Test passed", 4, transport, [f"{found[0]}/{program}"], options=OSC_RDMA,
+                    over=False)
+
+
 def lammps(runs, transport):
     """A simulation computes the same numbers as over Open MPI's own transports."""
     need("lmp")
@@ -209,7 +231,7 @@ def main():
             lambda runs, transport=transport: one_sided(runs, source, transport)
         cases[f"{transport}.both"] = \
             lambda runs, transport=transport: both(runs, source, transport)
-        for test in (objects, netpipe, hpcc, lammps):
+        for test in (objects, netpipe, hpcc, lammps, scalapack, coarrays):
             cases[f"{transport}.{test.__name__}"] = \
                 lambda runs, test=test, transport=transport: test(runs, transport)
     with tempfile.TemporaryDirectory() as folder:
