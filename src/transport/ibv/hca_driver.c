@@ -8,17 +8,8 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static_assert((int)HCA_RAILS <= (int)AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
+static_assert((int)HCA_RAILS == (int)AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
               "the engine has room for the registrations and keys of all rails");
-
-static void hca_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
-{
-    struct ibv_mr *mrs[HCA_RAILS];
-    (void)rdma;
-    for (unsigned r = 0; r < HCA_RAILS; r++)
-        mrs[r] = mr[r];
-    hca_rails_deregister(mrs);
-}
 
 static aq_status hca_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
                                 enum aqi_pins_access access, void *mr[AQI_RDMA_RAILS])
@@ -27,16 +18,10 @@ static aq_status hca_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
                                  [AQI_PINS_WRITE] = IBV_ACCESS_LOCAL_WRITE,
                                  [AQI_PINS_PEERS] = HCA_ACCESS,
                                  [AQI_PINS_BUFFERS] = IBV_ACCESS_LOCAL_WRITE};
-    struct ibv_mr *mrs[HCA_RAILS] = {NULL};
-    bool fine = hca_rails_register((struct hca_tp *)rdma, mrs, addr, len, rights[access]);
+    if (hca_rails_register((struct hca_tp *)rdma, mr, addr, len, rights[access])) return AQ_OK;
     bool full = errno == ENOMEM;
-    if (!fine) {
-        hca_rails_deregister(mrs);
-        return full ? AQ_ELIMIT : AQ_ENOTSUP;
-    }
-    for (unsigned r = 0; r < HCA_RAILS; r++)
-        mr[r] = mrs[r];
-    return AQ_OK;
+    hca_rails_deregister(rdma, mr);
+    return full ? AQ_ELIMIT : AQ_ENOTSUP;
 }
 
 static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr,
@@ -155,7 +140,7 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .op_size = sizeof(struct hca_op),
                                            .peer_size = sizeof(struct hca_peer),
                                            .reg = hca_driver_reg,
-                                           .dereg = hca_driver_dereg,
+                                           .dereg = hca_rails_deregister,
                                            .key = hca_driver_key,
                                            .mem_reg = hca_mem_reg,
                                            .mem_lent = hca_mem_lent,

@@ -58,7 +58,7 @@ static void hca_greet_post(struct hca_tp *hca, uint32_t i)
     unsigned rail = i / HCA_GREETINGS;
     struct ibv_sge piece = {.addr = (uintptr_t)hca->greeter.memory + i * GREET_ROOM,
                             .length = GREET_ROOM,
-                            .lkey = hca->greeter.mr[rail]->lkey};
+                            .lkey = hca_lkey_of(hca->greeter.mr[rail])};
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uint64_t)i << 8 | HCA_WR_GREETING, .sg_list = &piece, .num_sge = 1};
     (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
@@ -159,7 +159,7 @@ void hca_greet_close(struct hca_tp *hca)
         hca_greet_end(hca, greeter->calling);
     for (unsigned r = 0; r < HCA_RAILS; r++)
         if (greeter->qp[r] != NULL) hca_verbs.destroy_qp(greeter->qp[r]);
-    hca_rails_deregister(greeter->mr);
+    hca_rails_deregister(&hca->rdma, greeter->mr);
     free(greeter->memory);
     aqi_mac_close(greeter->mac);
 }
@@ -237,8 +237,9 @@ static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned ra
     uint32_t slot = hca->rails * HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
     struct hca_greeting greeting;
     unsigned char *bytes = greeter->memory + slot * GREET_ROOM;
-    struct ibv_sge piece = {
-        .addr = (uintptr_t)bytes, .length = sizeof(greeting), .lkey = greeter->mr[rail]->lkey};
+    struct ibv_sge piece = {.addr = (uintptr_t)bytes,
+                            .length = sizeof(greeting),
+                            .lkey = hca_lkey_of(greeter->mr[rail])};
     struct ibv_send_wr *bad, wr = {.wr_id = HCA_WR_GREETED,
                                    .sg_list = &piece,
                                    .num_sge = 1,

@@ -96,7 +96,7 @@ struct hca_rail {
 struct hca_rings {
     unsigned char *memory, *slots;
     size_t len;
-    struct ibv_mr *mr[HCA_RAILS];
+    void *mr[HCA_RAILS];
     uint32_t count, depth, slot; /* number of rings; slots of each; bytes of a slot */
     uint32_t open;               /* rings lent and not yet returned */
     uint32_t heard;              /* messages received in this cycle */
@@ -240,7 +240,7 @@ struct hca_key {
 struct hca_mem {
     struct aqi_rdma_mem rdma;
     struct hca_key key;
-    struct ibv_mr *mr[][HCA_RAILS]; /* of each part */
+    void *mr[][HCA_RAILS]; /* of each part */
 };
 
 struct hca_rmem {
@@ -252,7 +252,7 @@ struct hca_rmem {
 
 struct hca_greeter {
     struct ibv_qp *qp[HCA_RAILS];
-    struct ibv_mr *mr[HCA_RAILS];
+    void *mr[HCA_RAILS];
     unsigned char *memory;
     uint32_t qkey, next;
     uint32_t out, out_by[HCA_RAILS]; /* greetings whose sending is not complete */
@@ -304,9 +304,22 @@ static inline struct hca_op *hca_sent_op(const struct hca_sent *sent)
     return (struct hca_op *)sent->piece.op;
 }
 
+/* The keys of a registration, which the engine and all owners keep as a `void *`: for this process,
+ * and for peers. */
+static inline uint32_t hca_lkey_of(const void *mr)
+{
+    return ((const struct ibv_mr *)mr)->lkey;
+}
+
+/* 0 if the memory is not registered with this rail, because its adapter is gone. */
+static inline uint32_t hca_rkey_of(const void *mr)
+{
+    return mr != NULL ? ((const struct ibv_mr *)mr)->rkey : 0;
+}
+
 static inline uint32_t hca_buf_lkey(const struct aqi_rdma_buf *buf, unsigned rail)
 {
-    return ((const struct ibv_mr *)buf->chunk->mr[rail])->lkey;
+    return hca_lkey_of(buf->chunk->mr[rail]);
 }
 
 /* The ID of a work request: its kind, and its position. */
@@ -395,12 +408,6 @@ static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
     return gone;
 }
 
-/* 0 if the memory is not registered with this rail, because its adapter is gone. */
-static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
-{
-    return mr != NULL ? mr->rkey : 0;
-}
-
 /* Buffers for the control messages of a peer. */
 static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
 {
@@ -437,9 +444,10 @@ void hca_rail_close(struct hca_rail *rail);
  */
 struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access);
 /* Likewise with all rails; false: one of them failed. */
-bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
+bool hca_rails_register(struct hca_tp *hca, void *mr[HCA_RAILS], void *addr, size_t len,
                         int access);
-void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; no-op on NULL */
+/* Also after a failure; no-op on NULL. */
+void hca_rails_deregister(struct aqi_rdma *rdma, void *mr[HCA_RAILS]);
 /* Reread the address of the port, which may have `moved`. Returns false if it has none now. */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 /* The route from here to `to`. */

@@ -116,9 +116,8 @@ struct aqi_rdma_mem *hca_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len)
 void hca_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *out)
 {
     struct hca_mem *mem = (struct hca_mem *)out;
-    (void)rdma;
     for (unsigned p = 0; p < mem->key.parts; p++)
-        hca_rails_deregister(mem->mr[p]);
+        hca_rails_deregister(rdma, mem->mr[p]);
 }
 
 /* Whether a key of a peer is valid, for memory of `len` bytes. */

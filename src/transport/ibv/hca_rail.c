@@ -219,8 +219,7 @@ struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t
     return NULL;
 }
 
-bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
-                        int access)
+bool hca_rails_register(struct hca_tp *hca, void *mr[HCA_RAILS], void *addr, size_t len, int access)
 {
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].gone) continue;
@@ -230,8 +229,9 @@ bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *
     return true;
 }
 
-void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS])
+void hca_rails_deregister(struct aqi_rdma *rdma, void *mr[HCA_RAILS])
 {
+    (void)rdma;
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         if (mr[r] != NULL) hca_verbs.dereg_mr(mr[r]);
         mr[r] = NULL;

@@ -93,7 +93,7 @@ aq_status hca_rings_open(struct hca_tp *hca)
 
 void hca_rings_close(struct hca_tp *hca)
 {
-    hca_rails_deregister(hca->rings.mr);
+    hca_rails_deregister(&hca->rdma, hca->rings.mr);
     if (hca->rings.memory != NULL) munmap(hca->rings.memory, hca->rings.len);
     free(hca->rings.owner);
 }
@@ -193,7 +193,7 @@ static bool hca_ring_post(struct hca_tp *hca, struct hca_peer *peer, bool read)
         read ? offsetof(struct hca_ring_block, head) : offsetof(struct hca_ring_block, granted);
     struct ibv_sge piece = {.addr = read ? (uintptr_t)&block->seen : (uintptr_t)&block->said,
                             .length = sizeof(uint64_t),
-                            .lkey = hca->rings.mr[peer->first]->lkey};
+                            .lkey = hca_lkey_of(hca->rings.mr[peer->first])};
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,

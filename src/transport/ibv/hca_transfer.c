@@ -88,10 +88,10 @@ static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, uns
         sge.addr = (uintptr_t)piece->buf->bytes;
         sge.lkey = hca_buf_lkey(piece->buf, rail);
     } else if (piece->pin != NULL) {
-        sge.lkey = ((const struct ibv_mr *)aqi_rdma_pinned_mr(piece->pin, rail))->lkey;
+        sge.lkey = hca_lkey_of(aqi_rdma_pinned_mr(piece->pin, rail));
     } else {
         size_t offset = (size_t)(at - (const unsigned char *)here->rdma.mem.addr);
-        sge.lkey = here->mr[offset >> here->key.shift][rail]->lkey;
+        sge.lkey = hca_lkey_of(here->mr[offset >> here->key.shift][rail]);
     }
     return sge;
 }
@@ -227,13 +227,13 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
                                                   unsigned rail, bool parts, uint32_t *lkey)
 {
     if (AQI_LIKELY(here != NULL && here->key.parts == 1)) {
-        *lkey = here->mr[0][rail]->lkey;
+        *lkey = hca_lkey_of(here->mr[0][rail]);
         return true;
     }
     if (!parts || here == NULL || here->key.parts == 0) return false;
     size_t at = (size_t)(local - (const unsigned char *)here->rdma.mem.addr);
     size_t part = at >> here->key.shift;
-    *lkey = here->mr[part][rail]->lkey;
+    *lkey = hca_lkey_of(here->mr[part][rail]);
     return (at + len - 1) >> here->key.shift == part;
 }
 
