@@ -549,6 +549,14 @@ void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 aq_status hca_greet_open(struct hca_tp *hca);
 void hca_greet_close(struct hca_tp *hca);
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
+/* Whether it is connected; AQ_AGAIN: not yet. */
+static inline aq_status hca_peer_ready(struct hca_tp *hca, struct hca_peer *peer)
+{
+    if (AQI_LIKELY(peer->state == HCA_UP)) return AQ_OK;
+    if (peer->state == HCA_DOWN) return AQ_EPEER;
+    hca_greet_begin(hca, peer);
+    return AQ_AGAIN;
+}
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both sides know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);

@@ -27,14 +27,11 @@ aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
     struct hca_tp *hca = (struct hca_tp *)rdma;
     struct hca_peer *peer = (struct hca_peer *)to;
-    if (AQI_UNLIKELY(peer->state != HCA_UP)) {
-        if (peer->state == HCA_DOWN) return AQ_EPEER;
-        hca_greet_begin(hca, peer);
-        return AQ_AGAIN;
-    }
-    if (peer->again != NULL) hca_repair_resume(hca, peer);
-    if (peer->again != NULL) return peer->state == HCA_DOWN ? AQ_EPEER : AQ_AGAIN;
-    return AQ_OK;
+    aq_status st = hca_peer_ready(hca, peer);
+    if (AQI_LIKELY(st != AQ_OK || peer->again == NULL)) return st;
+    hca_repair_resume(hca, peer);
+    if (peer->again == NULL) return AQ_OK;
+    return peer->state == HCA_DOWN ? AQ_EPEER : AQ_AGAIN;
 }
 
 /* Send it on this link, the one for messages, which has room. */

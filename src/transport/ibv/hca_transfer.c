@@ -170,19 +170,11 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
         op->op.by = AQI_BY_BOUNCE; /* it is a short-lived copy, not worth pinning */
 }
 
-static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
-{
-    if (AQI_LIKELY(peer->state == HCA_UP)) return AQ_OK;
-    if (peer->state == HCA_DOWN) return AQ_EPEER;
-    hca_greet_begin(hca, peer);
-    return AQ_AGAIN;
-}
-
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
                              const struct aqi_mem *mem)
 {
     struct hca_peer *peer = hca_op_peer(want);
-    aq_status st = hca_transfer_ready(hca, peer);
+    aq_status st = hca_peer_ready(hca, peer);
     if (st != AQ_OK) return st;
     if (!want->op.get && aqi_rdma_fenced(&hca->rdma)) return AQ_AGAIN;
     struct hca_op *op = aqi_pool_get(&hca->rdma.ops);
