@@ -30,8 +30,7 @@ aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
     aq_status st = hca_peer_ready(hca, peer);
     if (AQI_LIKELY(st != AQ_OK || peer->again == NULL)) return st;
     hca_repair_resume(hca, peer);
-    if (peer->again == NULL) return AQ_OK;
-    return peer->state == HCA_DOWN ? AQ_EPEER : AQ_AGAIN;
+    return peer->again != NULL ? AQ_AGAIN : hca_peer_ready(hca, peer);
 }
 
 /* Send it on this link, the one for messages, which has room. */
@@ -57,7 +56,7 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
     sent->silent = silent;
     peer->number = number + 1;
     aq_status st = hca_link_hand_over(hca, link, wr, silent);
-    if (AQI_UNLIKELY(st != AQ_OK))
+    if (AQI_UNLIKELY(st == AQ_AGAIN)) /* a peer that failed has no entries any more */
         hca_link_peer(link)->number = hca_link_place(hca, link, link->head)->number;
     return st;
 }
@@ -123,8 +122,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     buf->len = (uint32_t)aqi_am_payload_offset(am->nargs);
     if ((am->flags & AQI_AM_IS_REPLY) == 0) peer->awaited += peer->awaited < hca->depth;
     aq_status st = hca_message_go(hca, peer, link, buf, peer->number);
-    if (AQI_UNLIKELY(st != AQ_OK))
-        aqi_rdma_bounce_put(&hca->rdma, hca_link_place(hca, link, link->head)->piece.buf);
+    if (AQI_UNLIKELY(st != AQ_OK)) aqi_rdma_bounce_put(&hca->rdma, buf);
     return st;
 }
 

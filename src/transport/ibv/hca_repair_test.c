@@ -1,6 +1,8 @@
 /* Tests hca_repair.c: an adapter that neither completes anything nor reports a failure. */
 #include "transport/ibv/hca_world_test.h"
 
+#include <errno.h>
+
 enum { MEDIUM = 256 };
 #define SECOND UINT64_C(1000000000)
 
@@ -186,6 +188,41 @@ static void whose_receive_fails_once_is_not_lost(void **unused)
     assert_true(peer->rdma.down);
 }
 
+static int card_reject(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)qp;
+    *bad = wr;
+    return EINVAL;
+}
+
+static void expect_loss_by_sending(void)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT};
+    assert_int_equal(hca_am_send(&hca->rdma.tp, &peer->rdma.peer, &am, NULL), AQ_EPEER);
+    assert_true(peer->rdma.down);
+    assert_int_equal(hca->rdma.bounced, 0);
+}
+
+static void whose_adapter_rejects_a_message_is_lost(void **unused)
+{
+    (void)unused;
+    send_one();
+    ends[0].context.ops.post_send = card_reject;
+    expect_loss_by_sending();
+}
+
+static void whose_adapter_rejects_a_repeated_message_is_lost(void **unused)
+{
+    (void)unused;
+    send_one();
+    peer->again = calloc(1, sizeof(*peer->again));
+    assert_non_null(peer->again);
+    peer->again[peer->again_count++] = *hca_link_take(hca, &peer->link[0]);
+    hca->repeating++;
+    ends[0].context.ops.post_send = card_reject;
+    expect_loss_by_sending();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -198,6 +235,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_posted_after_a_rest_has_its_time, open_all,
                                         close_all),
         cmocka_unit_test_setup_teardown(whose_receive_fails_once_is_not_lost, open_all, close_all),
+        cmocka_unit_test_setup_teardown(whose_adapter_rejects_a_message_is_lost, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(whose_adapter_rejects_a_repeated_message_is_lost, open_all,
+                                        close_all),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);
