@@ -7,7 +7,6 @@
  *                                time: the messages of the self-test, and the features that are
  *                                then not used
  */
-#include "transport/ofi/ofi_config.h"
 
 #include "base/capture_test.h"
 #include "base/clock.h"

@@ -12,7 +12,6 @@
 #include "base/mac.h"
 #include "base/settings.h"
 #include "base/stats.h"
-#include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
 #include "transport/ibv/ibv.h"
 #include "transport/layers/credit_gate.h"

@@ -1,6 +1,5 @@
 /* ibv: its environment variables. */
 #include "base/settings.h"
-#include "transport/ibv/hca_config.h"
 #include "transport/ibv/ibv.h"
 
 struct hca_config hca_config;

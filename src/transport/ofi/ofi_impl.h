@@ -11,7 +11,6 @@
 #include "base/settings.h"
 #include "transport/layers/credit_gate.h"
 #include "transport/ofi/ofi.h"
-#include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"
 #include "transport/rdma/rdma.h"
 

@@ -1,7 +1,6 @@
 /* ofi: its environment variables. */
 #include "base/settings.h"
 #include "transport/ofi/ofi.h"
-#include "transport/ofi/ofi_config.h"
 
 struct ofi_config ofi_config;
 
