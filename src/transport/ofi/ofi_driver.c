@@ -42,20 +42,9 @@ static aq_status ofi_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *
     return *buf != NULL ? AQ_OK : AQ_AGAIN;
 }
 
-static aq_status ofi_driver_send(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
-                                 struct aqi_rdma_buf *buf)
-{
-    return ofi_message_post((struct ofi_tp *)rdma, (struct ofi_peer *)peer, (struct ofi_buf *)buf);
-}
-
 static void ofi_driver_taken(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 {
     ofi_receive_drop((struct ofi_tp *)rdma, (struct ofi_buf *)buf);
-}
-
-static void ofi_driver_handle(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
-{
-    ofi_message_run((struct ofi_tp *)rdma, (struct ofi_buf *)buf);
 }
 
 static bool ofi_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
@@ -69,11 +58,6 @@ static bool ofi_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
     own->key = words[0];
     own->shift = words[1] - use->mem_addr;
     return own->key != FI_KEY_NOTAVAIL;
-}
-
-static void ofi_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    ofi_transfer_push((struct ofi_tp *)rdma, (struct ofi_peer *)peer);
 }
 
 /* While draining, no peer is queried: all have agreed to leave, and may have left. */
@@ -96,12 +80,12 @@ const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .mem_drop = ofi_mem_drop,
                                            .ready = ofi_peer_ready,
                                            .buffer = ofi_driver_buffer,
-                                           .send = ofi_driver_send,
+                                           .send = ofi_message_post,
                                            .taken = ofi_driver_taken,
-                                           .handle = ofi_driver_handle,
+                                           .handle = ofi_message_run,
                                            .lent = ofi_driver_lent,
                                            .meet = ofi_peer_meet,
-                                           .push = ofi_driver_push,
+                                           .push = ofi_transfer_push,
                                            .is_quiet = ofi_driver_is_quiet,
                                            .down = ofi_peer_down,
                                            .where = ofi_peer_where};

@@ -385,7 +385,8 @@ static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 }
 /* Number and keep the message in the buffer, as the next one to this peer. Releases it on
  * failure. */
-aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+aq_status ofi_message_post(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
+                           struct aqi_rdma_buf *buf);
 /* Likewise, but a message that cannot be sent now is resent later, as if the provider had lost
  * it. */
 void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
@@ -396,7 +397,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
 /* Run the handler, without the lock. Another buffer has been posted in place of this one. */
-void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf);
+void ofi_message_run(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 /* Process early messages whose turn has come. */
 void ofi_message_take_early(struct ofi_tp *ofi, struct ofi_peer *peer, enum aqi_progress_mode mode);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
@@ -456,7 +457,7 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece);
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
 bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* whether a piece is */
-void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
+void ofi_transfer_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
 /*
  * Everything to this peer fails; `now`: including pieces whose memory the provider has not
  * released.

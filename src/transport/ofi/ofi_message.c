@@ -53,8 +53,12 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     return AQ_OK;
 }
 
-aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+aq_status ofi_message_post(struct aqi_rdma *rdma, struct aqi_rdma_peer *to,
+                           struct aqi_rdma_buf *message)
 {
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
+    struct ofi_peer *peer = (struct ofi_peer *)to;
+    struct ofi_buf *buf = (struct ofi_buf *)message;
     buf->number = peer->given + 1;
     aq_status st = ofi_message_give(ofi, peer, buf, OFI_SEND);
     if (st == AQ_OK)
@@ -91,7 +95,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         aqi_rdma_encode(&ofi->rdma, &buf->rdma, am);
         if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER))
             memset(buf->rdma.bytes + buf->rdma.len, 0, OFI_ALIGN);
-        st = ofi_message_post(ofi, peer, buf);
+        st = ofi_message_post(&ofi->rdma, &peer->rdma, &buf->rdma);
     }
     aqi_rdma_unlock(&ofi->rdma);
     if (st == AQ_OK) aqi_comp_local(comp);
@@ -132,10 +136,10 @@ static bool ofi_message_is_unnumbered(uint8_t what)
     return what == OFI_FLUSH || what == OFI_FLUSHED || what == OFI_FAREWELL;
 }
 
-void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
+void ofi_message_run(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 {
-    aqi_rdma_run(&ofi->rdma, &buf->rdma, buf->rdma.bytes);
-    ofi_receive_drop(ofi, buf);
+    aqi_rdma_run(rdma, buf, buf->bytes);
+    ofi_receive_drop((struct ofi_tp *)rdma, (struct ofi_buf *)buf);
 }
 
 /* Process a numbered message of the transport itself. */
@@ -159,7 +163,7 @@ static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_p
         ofi_message_take_own(ofi, buf, head->handler);
     } else if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
         peer->received++;
-        ofi_message_run(ofi, buf);
+        ofi_message_run(&ofi->rdma, &buf->rdma);
     } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL) {
         peer->received++;
         aqi_rdma_hold(&ofi->rdma, &buf->rdma);

@@ -227,12 +227,12 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
     if (hard != NULL) (void)ofi_transfer_not_taken(ofi, hard, hard_err);
 }
 
-void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
+void ofi_transfer_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
-    while (peer->rdma.waiting != NULL) {
-        struct ofi_op *op = (struct ofi_op *)peer->rdma.waiting;
-        if (ofi_transfer_post(ofi, op) != AQ_OK) return;
-        if (op->op.posted == op->op.len) (void)aqi_rdma_pop(&ofi->rdma, &peer->rdma);
+    while (peer->waiting != NULL) {
+        struct ofi_op *op = (struct ofi_op *)peer->waiting;
+        if (ofi_transfer_post((struct ofi_tp *)rdma, op) != AQ_OK) return;
+        if (op->op.posted == op->op.len) (void)aqi_rdma_pop(rdma, peer);
     }
 }
 
@@ -274,7 +274,7 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
     else
         aqi_rdma_queue(&ofi->rdma, &op->op);
     if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
-    ofi_transfer_push(ofi, peer);
+    ofi_transfer_push(&ofi->rdma, &peer->rdma);
     return AQ_OK;
 }
 
