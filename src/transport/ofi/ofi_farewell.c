@@ -86,11 +86,7 @@ static int ofi_farewell_find(const struct ofi_tp *ofi, struct ofi_peer *peer)
 static ssize_t ofi_farewell_say(const struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     _Alignas(OFI_ALIGN) unsigned char bytes[2 * OFI_ALIGN] = {0};
-    const struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
-                                     .kind = AQI_AM_NONE,
-                                     .handler = OFI_FAREWELL,
-                                     .flags = AQI_AM_IS_REPLY,
-                                     .source = ofi->rdma.params.self};
+    const struct aqi_am_wire head = ofi_message_own(ofi, OFI_FAREWELL);
     const struct ofi_tail tail = {.arrived = peer->received};
     static_assert(sizeof(head) + sizeof(tail) == sizeof(bytes), "the tail is at the end");
     if (sizeof(bytes) > ofi->info->tx_attr->inject_size) return -FI_EMSGSIZE;

@@ -134,11 +134,7 @@ struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
 static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
                                 uint32_t number)
 {
-    struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
-                               .kind = AQI_AM_NONE,
-                               .handler = what,
-                               .flags = AQI_AM_IS_REPLY,
-                               .source = ofi->rdma.params.self};
+    const struct aqi_am_wire head = ofi_message_own(ofi, what);
     aq_status st = ofi_peer_ready(&ofi->rdma, &peer->rdma);
     struct ofi_buf *buf = st == AQ_OK && ofi_message_room(ofi, true) ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;

@@ -378,6 +378,15 @@ ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, s
                               size_t len);
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
+/* The start of a message of the transport itself. */
+static inline struct aqi_am_wire ofi_message_own(const struct ofi_tp *ofi, uint8_t what)
+{
+    return (struct aqi_am_wire){.stamp = ofi->rdma.stamp,
+                                .kind = AQI_AM_NONE,
+                                .handler = what,
+                                .flags = AQI_AM_IS_REPLY,
+                                .source = ofi->rdma.params.self};
+}
 /* All with the lock held. Replies have room of their own, so they never wait for requests. */
 static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {

@@ -166,12 +166,8 @@ void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
 
 void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf)
 {
-    const struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
-                                     .kind = AQI_AM_NONE,
-                                     .handler = OFI_VOID,
-                                     .flags = AQI_AM_IS_REPLY,
-                                     .source = ofi->rdma.params.self,
-                                     .addr = buf->write};
+    struct aqi_am_wire head = ofi_message_own(ofi, OFI_VOID);
+    head.addr = buf->write;
     memcpy(buf->rdma.bytes, &head, sizeof(head));
 }
 
