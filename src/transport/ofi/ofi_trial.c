@@ -216,7 +216,17 @@ static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind ki
     ofi_buf_put(ofi, buf);
 }
 
-static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
+enum ofi_trial_how { OFI_TRIAL_WRITE, OFI_TRIAL_READ, OFI_TRIAL_INJECT, OFI_TRIAL_REPORT };
+
+struct ofi_trial_row {
+    const char *what;
+    unsigned without; /* enum ofi_part, or 0: the provider is unusable */
+    void (*run)(struct ofi_trial *trial, const struct ofi_trial_row *row);
+    size_t len;
+    enum ofi_trial_how how; /* of a transfer */
+};
+
+static void ofi_trial_itself(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
     struct ofi_tp *ofi = trial->ofi;
     unsigned char name[OFI_NAME];
@@ -228,29 +238,29 @@ static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
         ofi_trial_say(trial, "its own address was rejected");
         return;
     }
-    ofi_trial_send(trial, len, OFI_CONTROL);
+    ofi_trial_send(trial, row->len, OFI_CONTROL);
     ofi_trial_wait(trial);
 }
 
-static void ofi_trial_inject(struct ofi_trial *trial, size_t len)
+static void ofi_trial_inject(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
-    (void)len;
+    (void)row;
     if (trial->ofi->inject == 0) return;
     ofi_trial_send(trial, aqi_min(trial->ofi->inject, trial->ofi->rdma.buffer), OFI_SEND);
     ofi_trial_wait(trial);
 }
 
-static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
+static void ofi_trial_largest(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
-    (void)len;
+    (void)row;
     ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
     ofi_trial_wait(trial);
 }
 
 /* Send more messages than fit one buffer: it is released, and they continue in the next. */
-static void ofi_trial_many(struct ofi_trial *trial, size_t len)
+static void ofi_trial_many(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
-    (void)len;
+    (void)row;
     trial->released = false;
     for (unsigned n = 0; n <= AQI_RDMA_CHUNK && !ofi_trial_failed(trial); n++) {
         ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
@@ -286,13 +296,13 @@ static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *a
                           (ptrdiff_t)i - OFI_TRIAL_OFFSET);
 }
 
-enum ofi_trial_how { OFI_TRIAL_WRITE, OFI_TRIAL_READ, OFI_TRIAL_INJECT, OFI_TRIAL_REPORT };
-
-static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial_how how)
+static void ofi_trial_remote(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
-    bool get = how == OFI_TRIAL_READ, inject = how == OFI_TRIAL_INJECT,
-         report = how == OFI_TRIAL_REPORT;
-    if (!ofi_trial_register(trial)) return;
+    const struct ofi_tp *ofi = trial->ofi;
+    bool get = row->how == OFI_TRIAL_READ, inject = row->how == OFI_TRIAL_INJECT,
+         report = row->how == OFI_TRIAL_REPORT;
+    size_t len = inject ? aqi_min(ofi->put_inject, row->len) : row->len;
+    if ((ofi->without & OFI_REMOTE) != 0 || len == 0 || !ofi_trial_register(trial)) return;
     const struct ofi_mem *mem = (const struct ofi_mem *)trial->mem;
     unsigned char *local = trial->areas + OFI_TRIAL_AREA;
     unsigned char *from = get ? trial->areas : local, *to = get ? local : trial->areas;
@@ -301,44 +311,22 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
     memset(to, 0, OFI_TRIAL_AREA);
     memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
-    trial->op = (struct ofi_op){
-        .op = {.peer = &trial->self.rdma,
-               .is_long = report,
-               .get = get,
-               .remote = mem->key->base + OFI_TRIAL_OFFSET,
-               .local = local + OFI_TRIAL_OFFSET},
-        .key = mem->key->keys[0],
-        .inject = inject,
-        .data = OFI_TRIAL_DATA,
-        .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
+    trial->op = (struct ofi_op){.op = {.peer = &trial->self.rdma,
+                                       .is_long = report,
+                                       .get = get,
+                                       .remote = mem->key->base + OFI_TRIAL_OFFSET,
+                                       .local = local + OFI_TRIAL_OFFSET},
+                                .key = mem->key->keys[0],
+                                .inject = inject,
+                                .data = OFI_TRIAL_DATA,
+                                .desc = !inject && ofi_wants(ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr)
+                                                                               : NULL};
     trial->piece =
         (struct ofi_piece){.ctx.kind = OFI_PIECE, .rdma = {.op = &trial->op.op, .len = len}};
     ofi_trial_post(trial, NULL);
     if (inject) memset(from, 0, OFI_TRIAL_AREA); /* too late to affect the transfer */
     ofi_trial_wait(trial);
     if (!ofi_trial_failed(trial)) ofi_trial_check_area(trial, to, len);
-}
-
-static void ofi_trial_write(struct ofi_trial *trial, size_t len)
-{
-    ofi_trial_remote(trial, len, OFI_TRIAL_WRITE);
-}
-
-static void ofi_trial_read(struct ofi_trial *trial, size_t len)
-{
-    ofi_trial_remote(trial, len, OFI_TRIAL_READ);
-}
-
-static void ofi_trial_inject_write(struct ofi_trial *trial, size_t len)
-{
-    const struct ofi_tp *ofi = trial->ofi;
-    if ((ofi->without & OFI_REMOTE) == 0 && ofi->put_inject != 0)
-        ofi_trial_remote(trial, aqi_min(ofi->put_inject, len), OFI_TRIAL_INJECT);
-}
-
-static void ofi_trial_reported_write(struct ofi_trial *trial, size_t len)
-{
-    if ((trial->ofi->without & OFI_REMOTE) == 0) ofi_trial_remote(trial, len, OFI_TRIAL_REPORT);
 }
 
 /* Whether the descriptor is readable, or becomes so. -1: do not wait for it now. */
@@ -378,12 +366,12 @@ static bool ofi_trial_is_restless(struct ofi_trial *trial)
 }
 
 /* Test it more than once, as a completion after a nap may just have been late. */
-static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
+static void ofi_trial_wake(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
     bool missed = true;
     if (trial->ofi->fd < 0) return; /* it has none */
     for (unsigned n = 0; n < OFI_TRIAL_NAPS && missed && !ofi_trial_failed(trial); n++) {
-        ofi_trial_send(trial, len, OFI_CONTROL);
+        ofi_trial_send(trial, row->len, OFI_CONTROL);
         missed = ofi_trial_sleeps_on(trial);
     }
     if (ofi_trial_failed(trial)) return;
@@ -395,24 +383,20 @@ static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
 
 /* --- all tests ------------------------------------------------------------------------------- */
 
-static const struct ofi_trial_row {
-    const char *what;
-    unsigned without; /* enum ofi_part, or 0: the provider is unusable */
-    void (*run)(struct ofi_trial *trial, size_t len);
-    size_t len;
-} ofi_trial_rows[] = {
-    {"a message to itself", OFI_ITSELF, ofi_trial_itself, OFI_TRIAL_MESSAGE},
-    {"an injected message", OFI_INJECT, ofi_trial_inject, 0},
-    {"many messages in a buffer", OFI_MANY, ofi_trial_many, 0},
-    {"a message that fills a buffer", 0, ofi_trial_largest, 0},
-    {"a remote write of 8 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_SMALL},
-    {"a remote write of 12288 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_PAGES},
-    {"a remote read of 8 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_SMALL},
-    {"a remote read of 12288 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_PAGES},
-    {"an injected remote write", OFI_PUTS, ofi_trial_inject_write, OFI_TRIAL_PAGES},
-    {"a remote write that the target's queue reports", OFI_REPORT, ofi_trial_reported_write,
-     OFI_TRIAL_PAGES},
-    {"the descriptor of the completion queue", OFI_WAKE, ofi_trial_wake, OFI_TRIAL_MESSAGE},
+static const struct ofi_trial_row ofi_trial_rows[] = {
+    {"a message to itself", OFI_ITSELF, ofi_trial_itself, OFI_TRIAL_MESSAGE, 0},
+    {"an injected message", OFI_INJECT, ofi_trial_inject, 0, 0},
+    {"many messages in a buffer", OFI_MANY, ofi_trial_many, 0, 0},
+    {"a message that fills a buffer", 0, ofi_trial_largest, 0, 0},
+    {"a remote write of 8 bytes", OFI_REMOTE, ofi_trial_remote, OFI_TRIAL_SMALL, OFI_TRIAL_WRITE},
+    {"a remote write of 12288 bytes", OFI_REMOTE, ofi_trial_remote, OFI_TRIAL_PAGES,
+     OFI_TRIAL_WRITE},
+    {"a remote read of 8 bytes", OFI_REMOTE, ofi_trial_remote, OFI_TRIAL_SMALL, OFI_TRIAL_READ},
+    {"a remote read of 12288 bytes", OFI_REMOTE, ofi_trial_remote, OFI_TRIAL_PAGES, OFI_TRIAL_READ},
+    {"an injected remote write", OFI_PUTS, ofi_trial_remote, OFI_TRIAL_PAGES, OFI_TRIAL_INJECT},
+    {"a remote write that the target's queue reports", OFI_REPORT, ofi_trial_remote,
+     OFI_TRIAL_PAGES, OFI_TRIAL_REPORT},
+    {"the descriptor of the completion queue", OFI_WAKE, ofi_trial_wake, OFI_TRIAL_MESSAGE, 0},
 };
 
 static const struct {
@@ -447,7 +431,7 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_rows) && failed == NULL; i++) {
         const struct ofi_trial_row *row = &ofi_trial_rows[i];
         if (trial->ofi->without & row->without) continue;
-        row->run(trial, row->len);
+        row->run(trial, row);
         if (ofi_trial_failed(trial)) failed = row;
     }
     if (trial->mem != NULL) aqi_rdma_mem_dereg(&trial->ofi->rdma.tp, trial->mem);
