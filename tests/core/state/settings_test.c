@@ -148,8 +148,8 @@ static void test_settings_that_differ(void **state)
     static const char *const cases[][2] = {
         {"AQ_AM_CREDITS=64",
          "AQ_AM_CREDITS or GASNET_AM_CREDITS_PP is \"128\" in rank 0 and \"64\" in rank 2"},
-        {"GASNET_AM_OUST_PP=16", "GASNET_AM_CREDITS_PP is \"32\" in rank 0 and \"16\" in rank 2"},
-        {"GASNET_NETWORKDEPTH=12", "GASNET_AM_CREDITS_PP is \"32\" in rank 0 and \"12\" in rank 2"},
+        {"GASNET_AM_OUST_PP=16", "GASNET_AM_CREDITS_PP is \"128\" in rank 0 and \"16\" in rank 2"},
+        {"GASNET_NETWORKDEPTH=12", "GASNET_AM_CREDITS_PP is \"128\" in rank 0 and \"12\" in rank 2"},
         {"AQ_AM_BYTES=1M",
          "AQ_AM_BYTES or GASNET_NETWORKDEPTH_SPACE is \"512K\" in rank 0 and \"1M\" in rank 2"},
         {"AQ_AM_CREDITS_TOTAL=8", "GASNET_AM_CREDITS_TOTAL is \"0\" in rank 0 and \"8\" in rank 2"},
