@@ -219,7 +219,7 @@ static const struct command_row rows[] = {
     {0, "no-pin", NULL,
      "do not bind rank r to the r-th core (by default it is bound if there are enough cores)",
      .flag = &given.unpinned},
-    {0, "api", "A", "programming interface to measure: aq, gasnet, fi (libfabric)",
+    {0, "api", "A", "programming interface to measure: aq, gasnet, fi (libfabric), cci",
      .take = set_api},
     {0, "listen", "URI",
      "wait for another aqperf to connect at URI, such as shm:///perf, and serve it; can be "
