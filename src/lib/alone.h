@@ -8,6 +8,7 @@
 #include "base/base.h"
 
 #include <aqueduct/job.h>
+#include <sched.h>
 
 /*
  * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). With
@@ -21,6 +22,16 @@ void lib_alone_close(void);
 
 /* Set the limit, in ns, for closing a connection with operations in flight. Returns the old one. */
 uint64_t lib_alone_patience(uint64_t ns);
+/*
+ * To be called, without locks, after each poll of a program that found nothing; `polls` of them in
+ * a row. Lets other processes run if there are more of them than cores, which is not known here.
+ */
+static inline void lib_alone_yield(unsigned polls)
+{
+    enum { PATIENT = 512, EVERY = 16 };
+    if (AQI_UNLIKELY(polls >= PATIENT && polls % EVERY == 0)) (void)sched_yield();
+}
+
 /* Whether AQ_TRANSPORTS allows this transport. */
 bool lib_alone_may_use(const char *transport);
 

@@ -1,16 +1,15 @@
 /* cci: endpoints and their events. */
 #include "front/cci/impl.h"
 
-#include <sched.h>
+#include "lib/alone.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 
 enum {
     EP_TAKES = 8, /* events returned between two rounds of progress */
-    EP_TRIES = 8,
-    EP_PATIENT = 512, /* yield after so many consecutive empty polls, ... */
-    EP_YIELD = 16     /* ... then once in this many polls */
+    EP_TRIES = 8
 };
 
 /* --- the handle on which a program sleeps ----------------------------------------------------- */
@@ -317,8 +316,7 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     }
     aqc_unlock();
     aqc_yield();
-    /* Let other processes run if there are more of them than cores. */
-    if (AQI_UNLIKELY(spins >= EP_PATIENT && spins % EP_YIELD == 0)) sched_yield();
+    lib_alone_yield(spins);
     return status;
 }
 

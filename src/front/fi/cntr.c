@@ -1,6 +1,8 @@
 /* fi: completion counters. */
 #include "front/fi/fi.h"
 
+#include "lib/alone.h"
+
 #include <stdlib.h>
 
 static struct afi_cntr *cntr_of(struct fid_cntr *fid)
@@ -10,10 +12,14 @@ static struct afi_cntr *cntr_of(struct fid_cntr *fid)
 
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
+    struct afi_cntr *cntr = cntr_of(fid);
     afi_lock();
     afi_progress();
-    uint64_t value = cntr_of(fid)->seen_value = cntr_of(fid)->value;
+    uint64_t value = cntr->value;
+    unsigned empty = afi.empty = value == cntr->seen_value ? afi.empty + 1 : 0;
+    cntr->seen_value = value;
     afi_unlock();
+    lib_alone_yield(empty);
     return value;
 }
 

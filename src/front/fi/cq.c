@@ -1,6 +1,8 @@
 /* fi: completion queues. */
 #include "front/fi/fi.h"
 
+#include "lib/alone.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,7 +62,9 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
     afi_lock();
     if (cq->count == 0 || AQI_UNLIKELY(count == 0)) afi_progress();
     ssize_t got = cq_take(cq, buf, count, source);
+    unsigned empty = afi.empty = got == -FI_EAGAIN ? afi.empty + 1 : 0;
     afi_unlock();
+    lib_alone_yield(empty);
     return got;
 }
 

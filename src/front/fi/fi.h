@@ -425,8 +425,9 @@ struct afi {
     uint64_t sweep_ns;   /* how long a connection must be unused */
     uint64_t next_sweep; /* time of the next search for unused connections, in ns */
     uint32_t rounds;
-    uint32_t sent; /* messages sent by udp, which may not leave before the next poll */
-    int fd;        /* descriptor to sleep on */
+    uint32_t sent;  /* messages sent by udp, which may not leave before the next poll */
+    unsigned empty; /* consecutive readings of queues and counters without news */
+    int fd;         /* descriptor to sleep on */
 };
 extern struct afi afi;
 
