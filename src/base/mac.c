@@ -115,12 +115,12 @@ void aqi_macs_close(struct aqi_macs *macs)
     *macs = (struct aqi_macs){0};
 }
 
-static void mac_hash(struct aqi_mac *mac, const char *use, const uint8_t *key,
-                     const struct iovec *iov, unsigned niov, uint8_t *tag)
+void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
+                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
 {
     unsigned char whole[64] = "";
     size_t len = 0;
-    int ok = mac_calls.init(mac->context, key, AQI_MAC_BYTES, mac->params);
+    int ok = mac_calls.init(mac->context, secret, AQI_MAC_BYTES, mac->params);
     if (use != NULL) {
         assert(strlen(use) <= AQI_MAC_USE);
         memcpy(whole, use, strnlen(use, AQI_MAC_USE));
@@ -131,25 +131,4 @@ static void mac_hash(struct aqi_mac *mac, const char *use, const uint8_t *key,
     ok = ok && mac_calls.final(mac->context, whole, &len, sizeof(whole)) && len >= AQI_MAC_BYTES;
     if (!ok && getrandom(whole, AQI_MAC_BYTES, 0) != AQI_MAC_BYTES) abort();
     memcpy(tag, whole, AQI_MAC_BYTES);
-}
-
-void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
-                unsigned niov, uint8_t tag[AQI_MAC_BYTES])
-{
-    mac_hash(mac, NULL, key, iov, niov, tag);
-}
-
-void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
-                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
-{
-    mac_hash(mac, use, secret, iov, niov, tag);
-}
-
-void aqi_macs_of(const struct aqi_macs *macs, const char *use, const uint8_t key[AQI_MAC_BYTES],
-                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
-{
-    if (use != NULL)
-        aqi_mac_for(macs->proofs, use, key, iov, niov, tag);
-    else
-        aqi_mac_of(macs->packets, key, iov, niov, tag);
 }

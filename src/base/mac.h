@@ -28,19 +28,19 @@ void aqi_mac_close(struct aqi_mac *mac);
 
 /*
  * Hash the concatenated pieces. If that fails for lack of memory, the result is random and so never
- * matches.
- */
-void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
-                unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
-
-/*
- * Hash the pieces with a secret that has several uses, by HMAC: a proof, or a key for one use. The
- * hash is not valid for any other `use`, a name of at most AQI_MAC_USE characters.
+ * matches. With a secret that has several uses, by HMAC: a proof, or a key for one use. The hash is
+ * not valid for any other `use`, a name of at most AQI_MAC_USE characters. NULL: the key has one.
  */
 void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
                  const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
 
-/* Hash one piece, as aqi_mac_for or, if `use` is NULL, as aqi_mac_of. */
+static inline void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
+                              const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+{
+    aqi_mac_for(mac, NULL, key, iov, niov, tag);
+}
+
+/* Hash one piece. */
 static inline void aqi_mac_bytes(struct aqi_mac *mac, const char *use,
                                  const uint8_t key[AQI_MAC_BYTES], const void *bytes, size_t len,
                                  uint8_t tag[AQI_MAC_BYTES])
@@ -56,9 +56,13 @@ struct aqi_macs {
 };
 aq_status aqi_macs_open(struct aqi_macs *macs);
 void aqi_macs_close(struct aqi_macs *macs);
-/* Hash as aqi_mac_for or, if `use` is NULL, compute the tag of a packet. */
-void aqi_macs_of(const struct aqi_macs *macs, const char *use, const uint8_t key[AQI_MAC_BYTES],
-                 const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
+/* Hash as aqi_mac_for: for a `use` by HMAC; NULL: the tag of a packet, by SipHash. */
+static inline void aqi_macs_of(const struct aqi_macs *macs, const char *use,
+                               const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
+                               unsigned niov, uint8_t tag[AQI_MAC_BYTES])
+{
+    aqi_mac_for(use != NULL ? macs->proofs : macs->packets, use, key, iov, niov, tag);
+}
 
 /* Compare in constant time: a peer must not find a hash or secret byte by byte. */
 static inline bool aqi_secret_same(const void *a, const void *b, size_t len)
