@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */

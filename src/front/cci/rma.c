@@ -13,8 +13,7 @@ enum {
 
 static struct aqc_mr **rma_bucket(const struct aqc_ep *ep, const cci_rma_handle_t *handle)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15);
-    return &ep->mrs[(hash >> 32) & (ep->mr_buckets - 1)];
+    return &ep->mrs[aqi_hash_spread((uintptr_t)handle) & (ep->mr_buckets - 1)];
 }
 
 static void rma_insert(struct aqc_ep *ep, struct aqc_mr *mr)
