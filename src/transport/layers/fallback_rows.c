@@ -20,6 +20,14 @@ static_assert(sizeof(struct rows_record) == 24, "a record has no padding");
 
 /* --- packing --------------------------------------------------------------------------------- */
 
+/* Where bytes of an answer go. A get keeps these, so they are small: one for each piece of a list
+ * without regular distances. */
+struct rows_place {
+    unsigned char *local;
+    int64_t step;
+    uint32_t len, count;
+};
+
 /* A message being packed; for a get, `bytes` are requested. */
 struct rows_pack {
     unsigned char *buffer;
@@ -94,24 +102,28 @@ static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 
 /*
  * Pack as many rows as fit. `*row` becomes the rest of the first row that does not fit entirely,
- * and `*taken` its index. For a get, `kept` receives the parts that were cut off; `*nkept` is its
- * capacity, then its count.
+ * and `*taken` its index. For a get, `places` receives where the parts that were cut off go;
+ * `*nplaces` is its capacity, then its count.
  */
 static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
-                               struct aqi_row *row, unsigned *taken, struct aqi_row *kept,
-                               unsigned *nkept)
+                               struct aqi_row *row, unsigned *taken, struct rows_place *places,
+                               unsigned *nplaces)
 {
-    unsigned places = *nkept;
+    unsigned room = *nplaces;
     *row = rows[0];
-    for (*taken = *nkept = 0; *taken < n;) {
+    for (*taken = *nplaces = 0; *taken < n;) {
         if (p->room - p->used < sizeof(struct rows_record)) return;
         size_t most = p->put ? p->room - p->used - sizeof(struct rows_record) : p->room - p->bytes;
         if (most == 0 || (p->used != 0 && most < aqi_min(row->len - row->skip, 64))) return;
-        if (!p->put && *nkept == places) return;
+        if (!p->put && *nplaces == room) return;
         struct aqi_row cut = fallback_rows_cut(row, most);
         fallback_rows_append(p, &cut);
-        if (kept != NULL) kept[*nkept] = cut;
-        ++*nkept;
+        if (places != NULL)
+            places[*nplaces] = (struct rows_place){.local = cut.local,
+                                                   .step = cut.local_step,
+                                                   .len = (uint32_t)cut.len,
+                                                   .count = (uint32_t)cut.count};
+        ++*nplaces;
         if (row->count == 0 && ++*taken < n) *row = rows[*taken];
     }
 }
@@ -121,14 +133,14 @@ static aq_status fallback_rows_send(struct aqi_fallback *fb, struct fallback_op 
 {
     struct aqi_tp *tp = fb->tp;
     struct aqi_slot slot;
-    struct aqi_row rest, *kept = op->copy;
+    struct aqi_row rest;
     bool put = op->kind == FB_OP_PUT_ROWS;
     int32_t args[2] = {(int32_t)op->index, (int32_t)op->generation};
     aq_status st = tp->ops.am_reserve(tp, op->peer, false, 2, op->peer->max_medium, &slot);
     if (st != AQ_OK) return st;
     struct rows_pack p = {.buffer = slot.payload, .room = op->peer->max_medium, .put = put};
     unsigned whole;
-    fallback_rows_pack(&p, rows, n, &rest, &whole, kept, &op->rows);
+    fallback_rows_pack(&p, rows, n, &rest, &whole, op->copy, &op->rows);
     op->fill_len = p.bytes;
     struct aqi_am am = {.kind = AQI_AM_INTERNAL,
                         .handler = put ? FB_PUT_ROWS : FB_GET_ROWS,
@@ -154,9 +166,9 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .comp = comp};
     struct fallback_op *op = NULL;
     aq_status st = AQ_EPEER;
-    /* A row is cut into at most three: the rest of a piece, whole pieces, and part of one. */
-    init.rows = (unsigned)aqi_min(3 * (size_t)n, peer->max_medium / sizeof(struct rows_record));
-    if (!put && (init.copy = malloc(init.rows * sizeof(*rows))) == NULL) goto no_memory;
+    /* The first row may be cut behind the rest of a piece, the last one before part of a piece. */
+    init.rows = (unsigned)aqi_min(n + 2, peer->max_medium / sizeof(struct rows_record));
+    if (!put && (init.copy = malloc(init.rows * sizeof(struct rows_place))) == NULL) goto no_memory;
     aqi_spin_lock_if(fb->params.threads, &side->lock);
     if (!atomic_load_explicit(&side->down, memory_order_relaxed)) {
         op = fallback_op_new(fb, &init);
@@ -251,11 +263,11 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
 
 void fallback_rows_scatter(const struct fallback_op *op, const void *bytes)
 {
-    const struct aqi_row *rows = op->copy;
+    const struct rows_place *places = op->copy;
     const unsigned char *from = bytes;
     for (unsigned i = 0; i < op->rows; i++) {
-        aqi_copy_pieces(rows[i].local, rows[i].local_step, from, (int64_t)rows[i].len, rows[i].len,
-                        rows[i].count);
-        from += rows[i].len * rows[i].count;
+        size_t len = places[i].len, count = places[i].count;
+        aqi_copy_pieces(places[i].local, places[i].step, from, (int64_t)len, len, count);
+        from += len * count;
     }
 }

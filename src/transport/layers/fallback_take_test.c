@@ -230,6 +230,54 @@ static void ends_of_fills_and_rows(void **state)
     }
 }
 
+/*
+ * A get of two rows whose first begins within a piece and whose last does not fit: the message asks
+ * for four parts, and each byte of the answer goes to its place.
+ */
+static void rows_that_are_cut(void **state)
+{
+    enum { SKIP = 60, STEP = 256 };
+    static unsigned char local[6 * STEP], data[MEDIUM];
+    struct aqi_row rows[] = {{.remote = 0,
+                              .remote_step = STEP,
+                              .local = local,
+                              .local_step = STEP,
+                              .len = 64,
+                              .count = 3,
+                              .skip = SKIP},
+                             {.remote = 1024,
+                              .remote_step = STEP,
+                              .local = local + 3 * STEP,
+                              .local_step = STEP,
+                              .len = 200,
+                              .count = 2}};
+    struct aqi_peer *peer = begin();
+    unsigned taken = 0;
+    (void)state;
+    for (size_t i = 0; i < MEDIUM; i++)
+        data[i] = (unsigned char)(i / 4 + 1);
+    memset(local, 0, sizeof(local));
+    assert_int_equal(world.tp.ops.get_rows(&world.tp, peer, NULL, rows, 2, &taken, &comp), AQ_OK);
+    assert_int_equal(taken, 1);
+    assert_int_equal(rows[1].count, 1);
+    assert_int_equal(rows[1].skip, MEDIUM - (64 - SKIP) - 2 * 64 - 200);
+    assert_int_equal(world.sent[0].am.nbytes, 4 * 24);
+    struct message answer = answer_to(0, FB_ROWS, 2, 0);
+    answer.payload = data;
+    answer.nbytes = MEDIUM;
+    assert_int_equal(comes(answer), 0);
+    expect_under_way(false);
+    assert_int_equal(local[SKIP - 1], 0);
+    assert_memory_equal(local + SKIP, data, 4);
+    assert_memory_equal(local + STEP, data + 4, 64);
+    assert_memory_equal(local + 2 * STEP, data + 68, 64);
+    assert_int_equal(local[2 * STEP + 64], 0);
+    assert_memory_equal(local + 3 * STEP, data + 132, 200);
+    assert_memory_equal(local + 4 * STEP, data + 332, 180);
+    assert_int_equal(local[4 * STEP + 180], 0);
+    close_world();
+}
+
 static void what_is_refused_has_failed(void **state)
 {
     static unsigned char bytes[PIECE];
@@ -253,6 +301,7 @@ int main(void)
         cmocka_unit_test(data_ahead_of_a_get),
         cmocka_unit_test(results_of_atomics),
         cmocka_unit_test(ends_of_fills_and_rows),
+        cmocka_unit_test(rows_that_are_cut),
         cmocka_unit_test(what_is_refused_has_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
