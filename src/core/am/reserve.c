@@ -58,40 +58,53 @@ static aq_status am_reserve_check(const char *call, unsigned category, size_t le
     return AQ_OK;
 }
 
-static aq_status reserve(const char *call, struct core_route *route, struct core_message *to,
-                         unsigned category, const void *client_buf, size_t least, size_t most,
-                         unsigned nargs, unsigned flags, aq_am_buffer *out)
+/*
+ * Inlined, and each field of `*out` is written once: while the slot of an earlier message is
+ * fetched from a distant core, the store buffer holds only so many messages.
+ */
+static AQI_INLINE aq_status reserve(const char *call, struct core_route *route,
+                                    struct core_message *to, unsigned category,
+                                    const void *client_buf, size_t least, size_t most,
+                                    unsigned nargs, unsigned flags, uint8_t message_flags,
+                                    aq_am_buffer *out)
 {
     struct core_thread *me = core_self();
     size_t limit = category == AQ_AM_LONG ? core.max_long : route->max_medium;
     if (least > limit)
         return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes requested; the maximum is %zu",
                         call, least, limit);
-    aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf, .size = aqi_min(most, limit)};
-    struct am_reserved *reserved = am_reserved_of(&buffer);
-    *reserved = (struct am_reserved){.route = route, .to = to, .flags = category, .nargs = nargs};
+    void *addr = (void *)(uintptr_t)client_buf;
+    size_t size = aqi_min(most, limit);
+    struct aqi_slot *slot = NULL;
+    uint32_t owner = 0;
     aq_status st = AQ_OK;
     if (client_buf != NULL) {
-        reserved->flags |= OWNED_BY_CLIENT;
+        owner = OWNED_BY_CLIENT;
     } else if (category == AQ_AM_MEDIUM && route->self) { /* of the thread: nothing to release */
-        buffer.addr = core_own_payload(me, to != NULL, call);
-        if (buffer.addr == NULL) st = AQ_ENOMEM;
+        addr = core_own_payload(me, to != NULL, call);
+        if (addr == NULL) st = AQ_ENOMEM;
     } else if (category == AQ_AM_MEDIUM) {
-        struct aqi_slot *slot = &me->slot[to != NULL];
-        st = am_reserve_find_room(route, to != NULL, nargs, buffer.size, flags, slot);
-        buffer.addr = slot->payload;
-        reserved->slot = slot;
-        reserved->flags |= OWNED_BY_TRANSPORT;
+        slot = &me->slot[to != NULL];
+        st = am_reserve_find_room(route, to != NULL, nargs, size, flags, slot);
+        addr = slot->payload;
+        owner = OWNED_BY_TRANSPORT;
     } else {
-        buffer.size = aqi_max(least, aqi_min(buffer.size, long_scratch));
-        buffer.addr = aligned_alloc(16, aqi_round_up(buffer.size + 1, 16));
-        reserved->flags |= OWNED_BY_HEAP;
-        if (buffer.addr == NULL)
-            st = aqi_fail(AQ_ENOMEM, "core", "%s: no memory for %zu bytes", call, buffer.size);
+        size = aqi_max(least, aqi_min(size, long_scratch));
+        addr = aligned_alloc(16, aqi_round_up(size + 1, 16));
+        owner = OWNED_BY_HEAP;
+        if (addr == NULL)
+            st = aqi_fail(AQ_ENOMEM, "core", "%s: no memory for %zu bytes", call, size);
     }
-    if (st == AQ_EPEER) return core_lost(route, call);
-    if (st == AQ_OK) *out = buffer;
-    return st;
+    if (AQI_UNLIKELY(st != AQ_OK)) return st == AQ_EPEER ? core_lost(route, call) : st;
+    out->addr = addr;
+    out->size = size;
+    *am_reserved_of(out) =
+        (struct am_reserved){.route = route,
+                             .to = to,
+                             .slot = slot,
+                             .flags = category | owner | (uint32_t)message_flags << MESSAGE_FLAGS,
+                             .nargs = nargs};
+    return AQ_OK;
 }
 
 aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const void *client_buf,
@@ -105,9 +118,8 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
     uint8_t eps;
     if (route != NULL) route = core_message_route(team, route, __func__, &eps, &st);
     if (route == NULL) return st;
-    st = reserve(__func__, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
-    if (st == AQ_OK) am_reserved_of(buffer)->flags |= (uint32_t)eps << MESSAGE_FLAGS;
-    return st;
+    return reserve(__func__, route, NULL, category, client_buf, least, most, nargs, flags, eps,
+                   buffer);
 }
 
 aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_buf, size_t least,
@@ -117,11 +129,10 @@ aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_b
     if (st != AQ_OK) return st;
     struct core_message *to = core_begin_reply(__func__, am, &st);
     if (to == NULL) return st;
-    st = reserve(__func__, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
-    if (st != AQ_OK) return st;
-    am_reserved_of(buffer)->flags |= (uint32_t)to->reply_flags << MESSAGE_FLAGS;
-    to->replied = true;
-    return AQ_OK;
+    st = reserve(__func__, to->route, to, category, client_buf, least, most, nargs, flags,
+                 to->reply_flags, buffer);
+    if (st == AQ_OK) to->replied = true;
+    return st;
 }
 
 /* Send from a slot of the transport; one built by the fallback layer may have to wait for room. */
