@@ -375,6 +375,7 @@ static void events(enum fi_wait_obj obj)
         CHECK(fd < 0 || is_readable(fd));
         CHECK_EQUAL(fi_wait(set, -1), 0);
         CHECK_EQUAL(fi_trywait(fabric, &fid, 1), -FI_EAGAIN);
+        CHECK(fd < 0 || is_readable(fd)); /* until it has been read */
         CHECK_EQUAL(fi_eq_sread(eqs[i], &type, &entry, sizeof(entry), 0, 0), -FI_ENOSYS);
         CHECK_EQUAL(fi_eq_read(eqs[i], &type, &entry, sizeof(entry), 0), sizeof(entry));
     }

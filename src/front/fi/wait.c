@@ -290,8 +290,10 @@ int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
         struct afi_wait *wait = wait_of(fids[i]);
         if (wait == NULL || !wait_prepare(wait_real(wait)))
             err = -FI_EINVAL;
-        else if (wait_has_news(wait_real(wait)->fid))
+        else if (wait_has_news(wait_real(wait)->fid)) {
+            afi_wait_wake(wait); /* the descriptor stays readable until the news is read */
             err = -FI_EAGAIN;
+        }
     }
     if (err == 0 && afi.open && !afi_may_sleep()) err = -FI_EAGAIN;
     afi_unlock();
