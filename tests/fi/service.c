@@ -370,6 +370,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     if (strcmp(mode, "other") == 0) {
         other_process();
+        occupied();
     } else if (strcmp(mode, "serve") == 0 && argc == 3) {
         serve(argv[2]);
     } else if (strcmp(mode, "ask") == 0 && argc == 4) {

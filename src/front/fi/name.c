@@ -149,9 +149,18 @@ static void name_add_resolved(struct afi_name *name, const struct addrinfo *list
     name->transports = AFI_BY_UDP6;
 }
 
+/* Resolvers take ports modulo 2^16. */
+static bool name_is_port(const char *service)
+{
+    char *end;
+    unsigned long long number = strtoull(service, &end, 10);
+    return *end != 0 || end == service || number <= UINT16_MAX;
+}
+
 static int name_lookup(const char *node, const char *service, uint64_t flags,
                        struct addrinfo **list)
 {
+    if (!name_is_port(service)) return -FI_ENODATA;
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
                                    .ai_socktype = SOCK_DGRAM,
                                    .ai_flags = (flags & FI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0};
