@@ -165,6 +165,22 @@ static void one_endpoint(void)
     }
 }
 
+/* An endpoint that could not be enabled, because a program that is no endpoint had the port, is
+ * enabled once the port is free. */
+static void occupied(void)
+{
+    char port[8];
+    struct side side;
+    const struct pair_wish wish = server_wish(service(7, port));
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK_EQUAL(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    CHECK_EQUAL(side_try(&side, &wish), -FI_EADDRINUSE);
+    CHECK_EQUAL(close(fd), 0);
+    CHECK_EQUAL(fi_enable(side.ep), 0);
+    side_close(&side);
+}
+
 static void chosen_name(void)
 {
     char port[8];
@@ -247,6 +263,8 @@ static void nothing_there(void)
     const struct pair_wish wish = {0};
     refused("localhost", NULL, 0);
     refused("localhost", "0", 0);
+    refused("localhost", "65537", 0);
+    refused(NULL, "70000", FI_SOURCE);
     refused("a name", "7000", FI_NUMERICHOST);
     refused("localhost", "no service", 0);
     refused("192.0.2.1", "7000", FI_SOURCE); /* an address of no host */

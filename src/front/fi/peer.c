@@ -136,7 +136,15 @@ static aq_status peer_listen_shm(struct afi_ep *ep)
     return st;
 }
 
-int afi_peer_listen(struct afi_ep *ep)
+static void peer_listen_no_more(struct afi_ep *ep)
+{
+    for (unsigned i = 0; i < AQI_COUNT_OF(ep->listeners); i++) {
+        (void)aq_listener_close(ep->listeners[i]);
+        ep->listeners[i] = NULL;
+    }
+}
+
+static int peer_listen(struct afi_ep *ep)
 {
     int err = afi_name_make(&ep->name, ep->service);
     uint8_t service = ep->name.transports & AFI_SERVICE, by = ep->name.transports ^ service;
@@ -154,6 +162,14 @@ int afi_peer_listen(struct afi_ep *ep)
                       "no peer could reach an endpoint: AQ_TRANSPORTS allows neither shm nor udp, "
                       "or no interface that is up has an address");
     return afi_error(st);
+}
+
+/* On failure, no listener remains: the program may try again. */
+int afi_peer_listen(struct afi_ep *ep)
+{
+    int err = peer_listen(ep);
+    if (err != 0) peer_listen_no_more(ep);
+    return err;
 }
 
 /* --- calling --------------------------------------------------------------------------------- */
@@ -522,10 +538,7 @@ void afi_peer_close_all(struct afi_ep *ep)
         for (struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
             peer_drain(AQI_OF(at, struct afi_peer, link));
     ep->closing = true;
-    for (unsigned i = 0; i < AQI_COUNT_OF(ep->listeners); i++) {
-        (void)aq_listener_close(ep->listeners[i]);
-        ep->listeners[i] = NULL;
-    }
+    peer_listen_no_more(ep);
     for (unsigned i = 0; i < AFI_PEERS; i++)
         while (!aqi_list_is_empty(&ep->peers[i])) {
             struct afi_peer *peer = AQI_OF(ep->peers[i].next, struct afi_peer, link);
