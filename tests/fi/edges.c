@@ -91,6 +91,30 @@ static void objects(struct pair *pair)
                 -FI_EKEYREJECTED);
 }
 
+/* A binding that is refused binds nothing. */
+static void bindings(struct pair *pair)
+{
+    struct fi_cntr_attr cntr_attr = {.wait_obj = FI_WAIT_NONE};
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_CONTEXT};
+    struct fid_cntr *first, *second;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    CHECK_EQUAL(fi_cntr_open(pair->a.domain, &cntr_attr, &first, NULL), 0);
+    CHECK_EQUAL(fi_cntr_open(pair->a.domain, &cntr_attr, &second, NULL), 0);
+    CHECK_EQUAL(fi_cq_open(pair->a.domain, &cq_attr, &cq, NULL), 0);
+    CHECK_EQUAL(fi_endpoint(pair->a.domain, pair->a.info, &ep, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &first->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_ep_bind(ep, &first->fid, FI_SEND | FI_FENCE), -FI_EINVAL);
+    CHECK_EQUAL(fi_ep_bind(ep, &first->fid, FI_WRITE), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &second->fid, FI_SEND | FI_WRITE), -FI_EINVAL);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair->a.rx->fid, FI_RECV), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+    CHECK_EQUAL(fi_close(&second->fid), 0);
+    CHECK_EQUAL(fi_close(&cq->fid), 0);
+    CHECK_EQUAL(fi_close(&ep->fid), 0);
+    CHECK_EQUAL(fi_close(&first->fid), 0);
+}
+
 /* An injected operation has no context: if it fails, that of the endpoint is reported. */
 static void failed_injection(struct pair *pair)
 {
@@ -189,6 +213,7 @@ int main(void)
     sizes(&pair);
     atomics(&pair);
     objects(&pair);
+    bindings(&pair);
     failed_injection(&pair);
     failed_receives(&pair);
     lost_claim(&pair);

@@ -9,17 +9,16 @@
 static int ep_bind_cq(struct afi_ep *ep, struct afi_cq *cq, uint64_t flags)
 {
     bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-    if ((flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) != 0 ||
-        (flags & (FI_TRANSMIT | FI_RECV)) == 0)
+    bool sends = (flags & FI_TRANSMIT) != 0, receives = (flags & FI_RECV) != 0;
+    if ((flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) != 0 || !(sends || receives) ||
+        (sends && ep->tx_cq != NULL) || (receives && ep->rx_cq != NULL))
         return -FI_EINVAL;
-    if ((flags & FI_TRANSMIT) != 0) {
-        if (ep->tx_cq != NULL) return -FI_EINVAL;
+    if (sends) {
         ep->tx_cq = cq;
         ep->tx_selective = selective;
         cq->users++;
     }
-    if ((flags & FI_RECV) != 0) {
-        if (ep->rx_cq != NULL) return -FI_EINVAL;
+    if (receives) {
         ep->rx_cq = cq;
         ep->rx_selective = selective;
         cq->users++;
@@ -31,9 +30,14 @@ static int ep_bind_cntr(struct afi_ep *ep, struct afi_cntr *cntr, uint64_t flags
 {
     static const uint64_t bits[AFI_COUNTS] = {FI_SEND,  FI_RECV,        FI_READ,
                                               FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
+    uint64_t known = 0, taken = 0;
+    for (unsigned i = 0; i < AFI_COUNTS; i++) {
+        known |= bits[i];
+        if (ep->cntr[i] != NULL) taken |= bits[i];
+    }
+    if (flags == 0 || (flags & ~known) != 0 || (flags & taken) != 0) return -FI_EINVAL;
     for (unsigned i = 0; i < AFI_COUNTS; i++) {
         if ((flags & bits[i]) == 0) continue;
-        if (ep->cntr[i] != NULL) return -FI_EINVAL;
         ep->cntr[i] = cntr;
         cntr->users++;
     }
