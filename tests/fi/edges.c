@@ -91,6 +91,68 @@ static void objects(struct pair *pair)
                 -FI_EKEYREJECTED);
 }
 
+/* Flags that would change the meaning of an operation are refused, not ignored. */
+static void flags(struct pair *pair)
+{
+    static const uint64_t refused[] = {FI_TRIGGER, FI_MULTICAST, FI_COMMIT_COMPLETE};
+    struct fid_ep *ep = pair->a.ep;
+    uint64_t value = 0;
+    const struct iovec iov = {.iov_base = &value, .iov_len = sizeof(value)};
+    const struct fi_rma_iov there = {.len = sizeof(value), .key = KEY};
+    const struct fi_ioc ioc = {.addr = &value, .count = 1};
+    const struct fi_rma_ioc place = {.count = 1, .key = KEY};
+    fi_addr_t to = pair->a.other;
+    const struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = to};
+    const struct fi_msg_tagged tagged = {.msg_iov = &iov, .iov_count = 1, .addr = to};
+    const struct fi_msg_rma rma = {
+        .msg_iov = &iov, .iov_count = 1, .addr = to, .rma_iov = &there, .rma_iov_count = 1};
+    const struct fi_msg_atomic atomic = {.msg_iov = &ioc,
+                                         .iov_count = 1,
+                                         .addr = to,
+                                         .rma_iov = &place,
+                                         .rma_iov_count = 1,
+                                         .datatype = FI_UINT64,
+                                         .op = FI_SUM};
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        CHECK_EQUAL(fi_sendmsg(ep, &msg, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_recvmsg(ep, &msg, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_tsendmsg(ep, &tagged, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_trecvmsg(ep, &tagged, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_writemsg(ep, &rma, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_readmsg(ep, &rma, refused[i]), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_atomicmsg(ep, &atomic, refused[i]), -FI_EBADFLAGS);
+    }
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        uint64_t set = FI_TRANSMIT | refused[i];
+        CHECK_EQUAL(fi_control(&ep->fid, FI_SETOPSFLAG, &set), -FI_EBADFLAGS);
+        struct fi_eq_attr eq_attr = {.flags = refused[i]};
+        struct fi_cq_attr cq_attr = {.flags = refused[i]};
+        CHECK_EQUAL(fi_eq_open(pair->a.fabric, &eq_attr, NULL, NULL), -FI_EBADFLAGS);
+        CHECK_EQUAL(fi_cq_open(pair->a.domain, &cq_attr, NULL, NULL), -FI_EBADFLAGS);
+    }
+    struct fi_cq_attr attr = {.wait_obj = FI_WAIT_FD, .wait_cond = FI_CQ_COND_THRESHOLD + 1};
+    CHECK_EQUAL(fi_cq_open(pair->a.domain, &attr, NULL, NULL), -FI_EINVAL);
+    pair_none(pair, pair->a.tx);
+}
+
+/* Attributes of a shared context that fi_getinfo would refuse. */
+static void contexts(struct pair *pair)
+{
+    struct fi_tx_attr tx = *pair->a.info->tx_attr;
+    struct fi_rx_attr rx = *pair->a.info->rx_attr;
+    struct fid_stx *stx;
+    struct fid_ep *srx;
+    tx.size++;
+    rx.caps |= FI_TRIGGER;
+    CHECK_EQUAL(fi_stx_context(pair->a.domain, &tx, &stx, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_srx_context(pair->a.domain, &rx, &srx, NULL), -FI_EINVAL);
+    rx = *pair->a.info->rx_attr;
+    CHECK_EQUAL(fi_srx_context(pair->a.domain, &rx, &srx, NULL), 0);
+    uint64_t set = FI_RECV | FI_TRIGGER;
+    CHECK_EQUAL(fi_control(&srx->fid, FI_SETOPSFLAG, &set), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_close(&srx->fid), 0);
+}
+
 /* A binding that is refused binds nothing. */
 static void bindings(struct pair *pair)
 {
@@ -213,6 +275,8 @@ int main(void)
     sizes(&pair);
     atomics(&pair);
     objects(&pair);
+    flags(&pair);
+    contexts(&pair);
     bindings(&pair);
     failed_injection(&pair);
     failed_receives(&pair);

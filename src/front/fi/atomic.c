@@ -167,7 +167,7 @@ static bool atomic_is_of_bits(unsigned op)
 
 bool afi_atomic_valid(unsigned datatype, unsigned op)
 {
-    if (afi_atomic_size(datatype) == 0 || op >= FI_ATOMIC_OP_LAST) return false;
+    if (afi_atomic_size(datatype) == 0 || op > FI_MSWAP) return false;
     if (atomic_is_ordered(op)) return atomic_types[datatype].kind != ATOMIC_IS_COMPLEX;
     return !atomic_is_of_bits(op) || atomic_types[datatype].kind == ATOMIC_IS_INTEGER;
 }
@@ -244,6 +244,7 @@ static int atomic_check(const struct atomic_call *call, size_t elements)
     if (compares != (call->compares != NULL) || (compares && !call->fetches)) return -FI_EOPNOTSUPP;
     if (call->op == FI_ATOMIC_READ && !call->fetches) return -FI_EOPNOTSUPP;
     if ((call->flags & FI_TAGGED) != 0) return -FI_EOPNOTSUPP; /* the target is not a receive */
+    if ((call->flags & AFI_NO_FLAGS) != 0) return -FI_EBADFLAGS;
     if (elements > AFI_ATOMIC / size) return -FI_EMSGSIZE;
     if (call->operand_count > AFI_IOVS || call->compare_count > AFI_IOVS ||
         call->result_count > AFI_IOVS || call->there_count > AFI_IOVS)

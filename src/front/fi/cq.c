@@ -181,6 +181,8 @@ int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
     int err = attr != NULL ? afi_wait_check(attr->wait_obj, attr->wait_set) : -FI_EINVAL;
     if (err != 0) return err;
     if (attr->format > FI_CQ_FORMAT_TAGGED || (attr->flags & FI_PEER) != 0) return -FI_ENOSYS;
+    if ((attr->flags & ~FI_AFFINITY) != 0) return -FI_EBADFLAGS;
+    if (attr->wait_obj != FI_WAIT_NONE && attr->wait_cond > FI_CQ_COND_THRESHOLD) return -FI_EINVAL;
     struct afi_cq *cq = calloc(1, sizeof(*cq));
     size_t room = aqi_power_of_two_from(attr->size != 0 ? aqi_min(attr->size, 1 << 20) : AFI_CQ);
     struct afi_completion *ring = malloc(room * sizeof(*ring));

@@ -150,7 +150,9 @@ static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
 {
     uint64_t *known = ep_flags(ep, flags);
     if (known == NULL) return -FI_EINVAL;
-    *known = flags & ~(FI_TRANSMIT | FI_RECV);
+    flags &= ~(FI_TRANSMIT | FI_RECV);
+    if ((flags & ~AFI_OP_FLAGS) != 0) return -FI_EBADFLAGS;
+    *known = flags;
     return 0;
 }
 
@@ -462,6 +464,7 @@ static int ep_srx_control(struct fid *fid, int command, void *arg)
     if (command == FI_ENABLE) return 0;
     if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG) return -FI_ENOSYS;
     if ((*flags & (FI_TRANSMIT | FI_RECV)) != FI_RECV) return -FI_EINVAL;
+    if (command == FI_SETOPSFLAG && (*flags & ~(FI_RECV | AFI_OP_FLAGS)) != 0) return -FI_EBADFLAGS;
     afi_lock();
     if (command == FI_SETOPSFLAG) rxq->flags = *flags & ~FI_RECV;
     *flags = rxq->flags;
@@ -479,6 +482,7 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
                  void *context)
 {
     if (attr != NULL && (attr->op_flags & FI_PEER) != 0) return -FI_ENOSYS;
+    if (!afi_rx_fits(attr)) return -FI_EINVAL;
     struct afi_srx *srx = calloc(1, sizeof(*srx));
     if (srx == NULL) return -FI_ENOMEM;
     *srx = (struct afi_srx){
@@ -520,8 +524,8 @@ static struct fi_ops ep_stx_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **out,
                  void *context)
 {
+    if (!afi_tx_fits(attr)) return -FI_EINVAL;
     struct afi_stx *stx = calloc(1, sizeof(*stx));
-    (void)attr;
     if (stx == NULL) return -FI_ENOMEM;
     *stx = (struct afi_stx){
         .fid = {.fid = {.fclass = FI_CLASS_STX_CTX, .context = context, .ops = &ep_stx_fid_ops}},

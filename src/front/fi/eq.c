@@ -138,6 +138,7 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
     int err = attr != NULL ? afi_wait_check(attr->wait_obj, attr->wait_set) : -FI_EINVAL;
     if (err != 0) return err;
     if ((attr->flags & FI_PEER) != 0) return -FI_ENOSYS;
+    if ((attr->flags & ~(FI_WRITE | FI_AFFINITY)) != 0) return -FI_EBADFLAGS;
     struct afi_eq *eq = calloc(1, sizeof(*eq));
     if (eq == NULL) return -FI_ENOMEM;
     *eq = (struct afi_eq){

@@ -63,6 +63,11 @@ enum { AFI_THREAD_LAST = 5 };                             /* the last threading 
 #define AFI_ORDER                                                                                  \
     (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+/* Default flags of operations, and flags that would change the meaning of an operation. */
+#define AFI_OP_FLAGS                                                                               \
+    (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
+     FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_MULTI_RECV)
+#define AFI_NO_FLAGS (FI_TRIGGER | FI_MULTICAST | FI_COMMIT_COMPLETE)
 
 /* Size of an error entry in a program for this version of libfabric: `err_data_size`, the last
  * member, was added in 1.5. */
@@ -496,6 +501,9 @@ static inline void afi_wait_news(struct afi_wait *wait)
 int afi_no_control(struct fid *fid, int command, void *arg);
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
+/* Whether a context can have these attributes; NULL: any. */
+bool afi_tx_fits(const struct fi_tx_attr *attr);
+bool afi_rx_fits(const struct fi_rx_attr *attr);
 /* Count the objects that keep a fabric open; called without the lock. */
 void afi_fabric_use(struct fid_fabric *fabric);
 void afi_fabric_leave(struct fid_fabric *fabric);

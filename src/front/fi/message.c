@@ -16,8 +16,7 @@ struct message_send {
 };
 
 #define MESSAGE_SPECIAL                                                                            \
-    (FI_FENCE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |                  \
-     FI_COMMIT_COMPLETE)
+    (FI_FENCE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | AFI_NO_FLAGS)
 
 static uint64_t message_cq_flags(const struct message_send *send)
 {
@@ -36,8 +35,7 @@ static bool message_fits(const struct message_send *send, size_t len)
 
 static uint8_t message_ack(uint64_t flags)
 {
-    if ((flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE)) != 0)
-        return AFI_ACK_DELIVERED;
+    if ((flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0) return AFI_ACK_DELIVERED;
     return (flags & FI_TRANSMIT_COMPLETE) != 0 ? AFI_ACK_ARRIVED : 0;
 }
 
@@ -53,6 +51,7 @@ static int message_fill(const struct message_send *send, struct afi_op *op)
     op->count = (unsigned)send->count;
     op->len = afi_iov_len(send->iov, send->count);
     memcpy(op->iov, send->iov, send->count * sizeof(*send->iov));
+    if ((send->flags & AFI_NO_FLAGS) != 0) return -FI_EBADFLAGS;
     return message_fits(send, op->len) ? 0 : -FI_EMSGSIZE;
 }
 
@@ -172,6 +171,7 @@ static ssize_t message_receive(struct fid_ep *fid, struct afi_receive_request *r
                                fi_addr_t addr)
 {
     if (request->count > AFI_IOVS) return -FI_EINVAL;
+    if ((request->flags & AFI_NO_FLAGS) != 0) return -FI_EBADFLAGS;
     afi_lock();
     ssize_t err = message_receive_at(fid, request, addr);
     afi_unlock();

@@ -16,9 +16,6 @@ enum {
     PROVIDER_REGIONS = 1 << 20
 };
 
-#define PROVIDER_OP_FLAGS                                                                          \
-    (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
-     FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_MULTI_RECV)
 #define PROVIDER_TAG_FORMAT UINT64_C(0xaaaaaaaaaaaaaaaa) /* every bit is a separate field */
 #define PROVIDER_PRIMARY    (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 #define PROVIDER_TX_CAPS    (PROVIDER_PRIMARY | FI_SEND | FI_READ | FI_WRITE | FI_FENCE)
@@ -53,7 +50,7 @@ static bool provider_tx_fits(const struct fi_tx_attr *tx)
 {
     return tx == NULL ||
            ((tx->caps & ~(PROVIDER_TX_CAPS | PROVIDER_BOTH)) == 0 &&
-            (tx->op_flags & ~PROVIDER_OP_FLAGS) == 0 && (tx->msg_order & ~AFI_ORDER) == 0 &&
+            (tx->op_flags & ~AFI_OP_FLAGS) == 0 && (tx->msg_order & ~AFI_ORDER) == 0 &&
             tx->inject_size <= AFI_INJECT && tx->size <= AFI_SIZE && tx->iov_limit <= AFI_IOVS &&
             tx->rma_iov_limit <= AFI_IOVS && tx->comp_order == 0);
 }
@@ -62,7 +59,7 @@ static bool provider_rx_fits(const struct fi_rx_attr *rx)
 {
     return rx == NULL ||
            ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
-            (rx->op_flags & ~PROVIDER_OP_FLAGS) == 0 && (rx->msg_order & ~AFI_ORDER) == 0 &&
+            (rx->op_flags & ~AFI_OP_FLAGS) == 0 && (rx->msg_order & ~AFI_ORDER) == 0 &&
             rx->size <= AFI_SIZE && rx->iov_limit <= AFI_IOVS && rx->comp_order == 0);
 }
 
@@ -155,6 +152,16 @@ static int provider_check_subsets(const struct fi_info *hints)
     uint64_t caps = hints->tx_attr != NULL ? hints->tx_attr->caps : 0;
     if (hints->rx_attr != NULL) caps |= hints->rx_attr->caps;
     return (caps & ~provider_caps(hints)) == 0 ? 0 : -FI_ENODATA;
+}
+
+bool afi_tx_fits(const struct fi_tx_attr *attr)
+{
+    return provider_tx_fits(attr);
+}
+
+bool afi_rx_fits(const struct fi_rx_attr *attr)
+{
+    return provider_rx_fits(attr);
 }
 
 int afi_info_check(const struct fi_info *info)

@@ -31,6 +31,7 @@ static int rma_fill(const struct rma_call *call, enum afi_type type, struct afi_
     memcpy(op->iov, call->iov, call->count * sizeof(*call->iov));
     memcpy(op->there, call->there, call->there_count * sizeof(*call->there));
     if (op->len != len) return -FI_EINVAL;
+    if ((call->flags & AFI_NO_FLAGS) != 0) return -FI_EBADFLAGS;
     return len > ((op->cq_flags & FI_INJECT) != 0 ? AFI_INJECT : AFI_MAX_MESSAGE) ? -FI_EMSGSIZE
                                                                                   : 0;
 }
