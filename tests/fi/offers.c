@@ -268,7 +268,6 @@ static void calls(void)
     }
     CHECK_EQUAL(fi_tx_context(pair.a.ep, 0, pair.a.info->tx_attr, &ep, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_rx_context(pair.a.ep, 0, pair.a.info->rx_attr, &ep, NULL), -FI_ENOSYS);
-    CHECK_EQUAL(fi_ep_alias(pair.a.ep, &ep, FI_TRANSMIT), -FI_ENOSYS);
     CHECK_EQUAL(fi_setname(&pair.a.ep->fid, &av_attr, sizeof(av_attr)), -FI_EINVAL);
     CHECK_EQUAL(fi_endpoint2(pair.a.domain, pair.a.info, &ep, FI_PEER, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_set_ops(&pair.a.domain->fid, "an interface", 0, ops, NULL), -FI_ENOSYS);

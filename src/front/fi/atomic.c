@@ -302,7 +302,7 @@ static ssize_t atomic_start(struct afi_ep *ep, const struct atomic_call *call)
 static ssize_t atomic_call(struct fid_ep *fid, const struct atomic_call *call)
 {
     afi_lock();
-    ssize_t err = atomic_start(AQI_OF(fid, struct afi_ep, fid), call);
+    ssize_t err = atomic_start(afi_ep_of(fid), call);
     afi_unlock();
     return err;
 }
@@ -319,7 +319,7 @@ static struct atomic_call atomic_of(struct fid_ep *ep, const struct fi_ioc *oper
                                 .datatype = datatype,
                                 .op = op,
                                 .addr = addr,
-                                .flags = AQI_OF(ep, struct afi_ep, fid)->tx_flags,
+                                .flags = afi_tx_flags_of(ep),
                                 .context = context};
 }
 

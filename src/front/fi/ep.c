@@ -171,6 +171,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
     int err = command == FI_ENABLE       ? ep_enable(ep)
               : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(uint64_t *)arg)
               : command == FI_GETOPSFLAG ? ep_get_flags(ep, arg)
+              : command == FI_ALIAS      ? afi_alias_open(ep, ep->tx_flags, ep->own.flags, arg)
                                          : -FI_ENOSYS;
     afi_unlock();
     return err;
@@ -372,6 +373,10 @@ static int ep_close(struct fid *fid)
 {
     struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     afi_lock();
+    if (ep->aliases != 0) {
+        afi_unlock();
+        return -FI_EBUSY;
+    }
     afi_peer_close_all(ep);
     afi_rxq_close(&ep->own);
     ep_unbind(ep);

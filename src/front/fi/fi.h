@@ -292,6 +292,7 @@ struct afi_ep {
     uint16_t service;  /* the udp port that the program chose, or 0 */
     uint64_t close_by; /* deadline for closing, in ns */
     uint64_t caps, tx_flags;
+    uint32_t aliases;
     struct afi_cntr *cntr[AFI_COUNTS];
     struct afi_stx *stx;
     struct afi_srx *srx;
@@ -303,6 +304,31 @@ struct afi_ep {
     struct afi_peer **peer_of; /* by fi_addr_t in `av`, or NULL */
     size_t peer_of_room;
 };
+
+/* An alias of an endpoint, with default flags of its own. */
+struct afi_alias {
+    struct fid_ep fid;
+    struct afi_ep *ep;
+    uint64_t tx_flags, rx_flags;
+    struct fi_ops_ep ops;
+    struct fi_ops_cm cm;
+};
+extern struct fi_ops afi_alias_ops;
+/* alias.c; with the lock held. Aliases have these flags, except for those of one direction, which
+ * `to` has. */
+int afi_alias_open(struct afi_ep *ep, uint64_t tx_flags, uint64_t rx_flags, struct fi_alias *to);
+
+/* The endpoint of a call, which may name an alias, and the default flags of transmits. */
+static inline struct afi_ep *afi_ep_of(struct fid_ep *fid)
+{
+    return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->ep
+                                          : AQI_OF(fid, struct afi_ep, fid);
+}
+static inline uint64_t afi_tx_flags_of(struct fid_ep *fid)
+{
+    return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->tx_flags
+                                          : AQI_OF(fid, struct afi_ep, fid)->tx_flags;
+}
 
 /* The queue to which a receive is reported if its endpoint is not known. */
 static inline struct afi_cq *afi_srx_cq(const struct afi_srx *srx)

@@ -48,14 +48,9 @@ static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum af
 static ssize_t rma_call(struct fid_ep *fid, const struct rma_call *call, enum afi_type type)
 {
     afi_lock();
-    ssize_t err = rma_start(AQI_OF(fid, struct afi_ep, fid), call, type);
+    ssize_t err = rma_start(afi_ep_of(fid), call, type);
     afi_unlock();
     return err;
-}
-
-static uint64_t rma_flags(const struct fid_ep *fid)
-{
-    return AQI_OF(fid, const struct afi_ep, fid)->tx_flags;
 }
 
 static ssize_t rma_vector(struct fid_ep *ep, const struct iovec *iov, size_t count,
@@ -69,7 +64,7 @@ static ssize_t rma_vector(struct fid_ep *ep, const struct iovec *iov, size_t cou
                                        .there = &there,
                                        .there_count = 1,
                                        .addr = peer_addr,
-                                       .flags = rma_flags(ep),
+                                       .flags = afi_tx_flags_of(ep),
                                        .context = context},
                     type);
 }
@@ -161,7 +156,7 @@ static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, voi
 {
     (void)desc;
     return rma_write_one(ep, buf, len, data, dest_addr, addr, key,
-                         rma_flags(ep) | FI_REMOTE_CQ_DATA, false, context);
+                         afi_tx_flags_of(ep) | FI_REMOTE_CQ_DATA, false, context);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
