@@ -116,7 +116,7 @@ static bool av_remove_one(struct afi_av *av, fi_addr_t addr)
     if (ident == NULL) return false;
     av->idents[addr] = NULL;
     av->first_free = aqi_min(av->first_free, addr);
-    ident->places--;
+    afi.lost += --ident->places == 0;
     if (ident->av == av && ident->addr == addr) ident->av = NULL;
     afi_ident_put(ident);
     return true;

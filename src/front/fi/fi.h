@@ -290,7 +290,7 @@ struct afi_ep {
     bool tx_selective, rx_selective, enabled;
     bool closing;      /* operations that end from now on are not reported */
     uint16_t service;  /* the udp port that the program chose, or 0 */
-    uint64_t close_by; /* deadline for closing, in ns */
+    uint64_t close_by; /* deadline for closing, in ns; 0: it is not being closed */
     uint64_t caps, tx_flags;
     uint32_t aliases;
     struct afi_cntr *cntr[AFI_COUNTS];
@@ -303,6 +303,7 @@ struct afi_ep {
     struct aqi_node peers[AFI_PEERS];
     struct afi_peer **peer_of; /* by fi_addr_t in `av`, or NULL */
     size_t peer_of_room;
+    uint32_t past_calls; /* the most calls to a peer that has been forgotten */
 };
 
 /* An alias of an endpoint, with default flags of its own. */
@@ -452,6 +453,7 @@ struct afi {
     size_t op_room, op_free;
     uint32_t calling;    /* number of connections being opened */
     uint32_t up;         /* number of open connections */
+    uint32_t lost;       /* connections and addresses lost since peers were forgotten */
     uint32_t most;       /* if more are open, unused ones are closed */
     uint64_t sweep_ns;   /* how long a connection must be unused */
     uint64_t next_sweep; /* time of the next search for unused connections, in ns */
@@ -631,6 +633,7 @@ static inline struct afi_peer *afi_peer_known(const struct afi_ep *ep, fi_addr_t
 int afi_peer_listen(struct afi_ep *ep);
 void afi_peer_close_all(struct afi_ep *ep);
 void afi_peer_call_more(void); /* start calls that have waited for a free attempt */
+void afi_peer_forget(void);    /* free peers that nothing refers to, from time to time */
 void afi_peer_sweep(void);     /* close connections that have not been used since the last call */
 void afi_peer_call(struct afi_peer *peer);
 void afi_peer_event(const aq_connection_event *event);

@@ -66,6 +66,7 @@ int afi_library_open(void)
         return afi_error(st);
     }
     afi.up = 0;
+    afi.lost = 0;
     afi.most = library_most();
     afi.sweep_ns = LIBRARY_SWEEP_NS;
     afi.open = true;
@@ -128,6 +129,7 @@ static void library_events(void)
     aq_connection_event event;
     while (aq_connection_next_event(&event) == AQ_OK)
         afi_peer_event(&event);
+    afi_peer_forget();
 }
 
 void afi_progress(void)

@@ -14,7 +14,8 @@
 enum {
     PEER_DUPLICATE = 1, /* code of a rejected call: another call is used */
     PEER_STRANGER = 2,
-    PEER_CALLS = 64 /* maximum concurrent calls: listeners reject more */
+    PEER_CALLS = 64, /* maximum concurrent calls: listeners reject more */
+    PEER_LOST = 64   /* lost peers before those without an address are forgotten */
 };
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
@@ -57,6 +58,7 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
     *peer = (struct afi_peer){.ep = ep,
                               .ident = ident,
                               .left = AFI_WINDOW,
+                              .calls = ep->past_calls,
                               .self = afi_name_same(&ident->name, &ep->name),
                               .local = peer_is_local(ident),
                               .by_shm = afi_name_by_shm(&ep->name, &ident->name)};
@@ -184,6 +186,7 @@ static void peer_drop_connection(struct afi_peer *peer)
     peer->team = NULL;
     afi_wire_forget(peer);
     if (connection == NULL) return;
+    afi.lost += peer->ident->places == 0;
     uint64_t now = afi_now(), until = peer->ep->close_by;
     uint64_t patience = lib_alone_patience(until > now ? until - now : 1);
     aq_connection_set_context(connection, NULL);
@@ -226,6 +229,52 @@ void afi_peer_fail(struct afi_peer *peer, int err)
     aqi_list_remove(&peer->active);
     aqi_list_remove(&peer->caller_link);
 }
+
+/* --- forgetting ------------------------------------------------------------------------------ */
+
+/* Whether nothing is lost with it: peers that call without being in a vector, and those removed
+ * from it, would otherwise be kept as long as the endpoint. */
+static bool peer_is_forgettable(const struct afi_peer *peer)
+{
+    return peer->state == AFI_IDLE && !peer->self && peer->ident->places == 0 && peer->kept == 0 &&
+           aqi_list_is_empty(&peer->waiting) && aqi_list_is_empty(&peer->under_way) &&
+           aqi_list_is_empty(&peer->notes) && aqi_list_is_empty(&peer->active) &&
+           aqi_list_is_empty(&peer->caller_link);
+}
+
+static void peer_free(struct afi_peer *peer)
+{
+    aqi_list_remove(&peer->link);
+    afi_ident_put(peer->ident);
+    free(peer);
+}
+
+/* Later calls to the same peer must have higher numbers. */
+static void peer_forget_in(struct afi_ep *ep)
+{
+    for (size_t i = 0; i < ep->peer_of_room; i++)
+        if (ep->peer_of[i] != NULL && peer_is_forgettable(ep->peer_of[i])) ep->peer_of[i] = NULL;
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        for (struct aqi_node *at = ep->peers[i].next, *next; at != &ep->peers[i]; at = next) {
+            struct afi_peer *peer = AQI_OF(at, struct afi_peer, link);
+            next = at->next;
+            if (!peer_is_forgettable(peer)) continue;
+            if (peer->calls > ep->past_calls) ep->past_calls = peer->calls;
+            peer_free(peer);
+        }
+}
+
+void afi_peer_forget(void)
+{
+    if (AQI_LIKELY(afi.lost < PEER_LOST)) return;
+    afi.lost = 0;
+    for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next) {
+        struct afi_ep *ep = AQI_OF(at, struct afi_ep, link);
+        if (ep->close_by == 0) peer_forget_in(ep);
+    }
+}
+
+/* --- unused connections ---------------------------------------------------------------------- */
 
 /* Close connections that have not been used since the last call. */
 static void peer_sweep(struct afi_ep *ep)
@@ -544,9 +593,7 @@ void afi_peer_close_all(struct afi_ep *ep)
             struct afi_peer *peer = AQI_OF(ep->peers[i].next, struct afi_peer, link);
             afi_peer_fail(peer, FI_ECANCELED);
             afi_receive_peer_gone(peer, true);
-            aqi_list_remove(&peer->link);
-            afi_ident_put(peer->ident);
-            free(peer);
+            peer_free(peer);
         }
     free(ep->peer_of);
     ep->peer_of = NULL;
