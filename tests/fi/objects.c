@@ -49,7 +49,7 @@ static void injected(void)
         PAIR_CALL(&pair, fi_recv(pair.b.in, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, NULL));
         (void)pair_next(&pair, pair.b.rx, NULL);
         CHECK_EQUAL(got, i);
-        (void)pair_next(&pair, pair.a.tx, NULL);
+        CHECK_EQUAL(pair_next(&pair, pair.a.tx, NULL).flags, FI_SEND | FI_MSG);
     }
     pair_close(&pair);
 }

@@ -396,9 +396,10 @@ struct afi_op {
     void *context;
     uint64_t cq_flags; /* of its completion */
     bool report, fence, tagged, has_data;
-    bool sent;    /* sent, but not answered yet */
-    uint8_t ack;  /* AFI_ACK_… */
-    bool fetches; /* an atomic operation that returns the old values */
+    bool injected; /* the program may change the source once its call has returned */
+    bool sent;     /* sent, but not answered yet */
+    uint8_t ack;   /* AFI_ACK_… */
+    bool fetches;  /* an atomic operation that returns the old values */
     uint8_t datatype, operation;
     uint64_t tag, data;
     size_t len; /* of the local memory */

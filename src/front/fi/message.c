@@ -20,7 +20,7 @@ struct message_send {
 
 static uint64_t message_cq_flags(const struct message_send *send)
 {
-    return FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG) | (send->flags & FI_INJECT);
+    return FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG);
 }
 
 static bool message_has_data(const struct message_send *send)
@@ -43,6 +43,7 @@ static int message_fill(const struct message_send *send, struct afi_op *op)
 {
     op->type = AFI_SEND;
     op->cq_flags = message_cq_flags(send);
+    op->injected = (send->flags & FI_INJECT) != 0;
     op->tagged = send->tagged;
     op->has_data = message_has_data(send);
     op->ack = message_ack(send->flags);

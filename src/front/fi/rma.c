@@ -22,7 +22,8 @@ static int rma_fill(const struct rma_call *call, enum afi_type type, struct afi_
     for (size_t i = 0; i < call->there_count; i++)
         len += call->there[i].len;
     op->type = type;
-    op->cq_flags = FI_RMA | (type == AFI_READ ? FI_READ : FI_WRITE | (call->flags & FI_INJECT));
+    op->cq_flags = FI_RMA | (type == AFI_READ ? FI_READ : FI_WRITE);
+    op->injected = type == AFI_WRITE && (call->flags & FI_INJECT) != 0;
     op->has_data = type == AFI_WRITE && (call->flags & FI_REMOTE_CQ_DATA) != 0;
     op->data = call->data;
     op->count = (unsigned)call->count;
@@ -32,8 +33,7 @@ static int rma_fill(const struct rma_call *call, enum afi_type type, struct afi_
     memcpy(op->there, call->there, call->there_count * sizeof(*call->there));
     if (op->len != len) return -FI_EINVAL;
     if ((call->flags & AFI_NO_FLAGS) != 0) return -FI_EBADFLAGS;
-    return len > ((op->cq_flags & FI_INJECT) != 0 ? AFI_INJECT : AFI_MAX_MESSAGE) ? -FI_EMSGSIZE
-                                                                                  : 0;
+    return len > (op->injected ? AFI_INJECT : AFI_MAX_MESSAGE) ? -FI_EMSGSIZE : 0;
 }
 
 static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum afi_type type)

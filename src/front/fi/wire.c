@@ -233,17 +233,12 @@ static bool wire_own(struct afi_op *op)
     return true;
 }
 
-static bool wire_is_injected(const struct afi_op *op)
-{
-    return (op->cq_flags & FI_INJECT) != 0;
-}
-
 /* Send a message whose source the peer fetches: head, places if any, pieces. */
 static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, struct iovec *iov,
                                   unsigned count)
 {
     struct afi_piece pieces[AFI_IOVS];
-    if (wire_is_injected(op) && !wire_own(op)) return AQ_AGAIN;
+    if (op->injected && !wire_own(op)) return AQ_AGAIN;
     if (!wire_give_handle(op)) return AQ_AGAIN;
     head->flags |= AFI_REMOTE;
     head->op = op->handle;
@@ -379,7 +374,7 @@ static int wire_start(struct afi_op *op)
         if (st != AQ_AGAIN && st != AQ_EPEER) return afi_error(st);
     }
     if (peer->waiting_count >= AFI_QUEUED) return -FI_EAGAIN;
-    if (wire_is_injected(op) && !wire_own(op)) return -FI_EAGAIN;
+    if (op->injected && !wire_own(op)) return -FI_EAGAIN;
     aqi_list_append(&peer->waiting, &op->link);
     peer->waiting_count++;
     if (peer->state == AFI_UP)
