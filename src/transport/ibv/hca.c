@@ -130,7 +130,7 @@ static void hca_close(struct aqi_tp *tp)
         if (hca->rdma.lending.on && hca->rdma.pins.reg != NULL)
             aqi_reg_peer_down(hca->rdma.pins.reg, id);
         hca_links_end(hca, peer, AQ_EPEER);
-        hca_transfer_fail(hca, peer, AQ_EPEER);
+        aqi_rdma_fail_transfers(&hca->rdma, &peer->rdma, true);
     }
     hca_greet_close(hca);
     /* Destroy receive queues first, so that no buffer is posted any more. */
@@ -251,8 +251,8 @@ const struct aqi_transport aqi_ibv_transport = {
     .disconnect = aqi_rdma_disconnect,
     .next_deadline = hca_next_deadline,
     .drain = aqi_rdma_drain,
-    .put = hca_put,
-    .get = hca_get,
+    .put = aqi_rdma_put_bytes,
+    .get = aqi_rdma_get_bytes,
     .mem_reg = aqi_rdma_mem_reg,
     .mem_dereg = aqi_rdma_mem_dereg,
     .mem_map = hca_mem_map,

@@ -109,7 +109,7 @@ static void hca_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
     struct hca_tp *hca = (struct hca_tp *)rdma;
     struct hca_peer *peer = (struct hca_peer *)to;
     if (peer->again != NULL) hca_repair_resume(hca, peer);
-    if (to->waiting != NULL) hca_transfer_push(hca, peer);
+    aqi_rdma_push(rdma, to);
 }
 
 static bool hca_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
@@ -132,13 +132,14 @@ static void hca_driver_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     hca_greet_end(hca, peer);
     peer->state = HCA_DOWN;
     hca_links_end(hca, peer, AQ_EPEER);
-    hca_transfer_fail(hca, peer, AQ_EPEER);
+    aqi_rdma_fail_transfers(rdma, lost, true);
 }
 
 const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .buf_size = sizeof(struct aqi_rdma_buf),
                                            .op_size = sizeof(struct hca_op),
                                            .peer_size = sizeof(struct hca_peer),
+                                           .pins = true,
                                            .reg = hca_driver_reg,
                                            .dereg = hca_rails_deregister,
                                            .key = hca_driver_key,
@@ -150,6 +151,10 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .send = hca_driver_send,
                                            .taken = hca_message_again,
                                            .handle = hca_message_request,
+                                           .reach = hca_transfer_reach,
+                                           .straight = hca_transfer_at_once,
+                                           .post = hca_transfer_post,
+                                           .void_long = hca_long_void,
                                            .lent = hca_driver_lent,
                                            .meet = hca_driver_meet,
                                            .push = hca_driver_push,

@@ -219,9 +219,7 @@ struct hca_op {
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
     bool refused;    /* a piece has been rejected once */
-    bool followed;   /* the header of the Long has been posted, so its buffer is no longer ours */
-    uint32_t number; /* of the header, once posted */
-    struct aqi_rdma_buf *header; /* NULL: not a Long */
+    uint32_t number; /* of the header, once posted, when its buffer is no longer ours */
 };
 
 /*
@@ -243,7 +241,7 @@ struct hca_mem {
 };
 
 struct hca_rmem {
-    struct aqi_rmem rmem;
+    struct aqi_rdma_rmem rdma;
     struct hca_key key;
 };
 
@@ -610,13 +608,12 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 /* With the lock held. Its payload has been posted: post the header. AQ_AGAIN: no room; a failure
  * has ended the operation. */
 aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op);
-void hca_long_drop(struct hca_tp *hca, struct hca_op *op); /* its header, which was not posted */
 /* Part of it could not be written: make its header run no handler. */
-AQI_COLD void hca_long_void(struct hca_op *op);
+AQI_COLD void hca_long_void(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Whether the peer had received its header, and so all of it, when the connection ended. */
 static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hca_op *op)
 {
-    return op->followed && (int32_t)(op->number - peer->arrived) < 0;
+    return op->op.header != NULL && !op->op.follows && (int32_t)(op->number - peer->arrived) < 0;
 }
 
 /* hca_ring.c. With the lock held. */
@@ -649,13 +646,7 @@ bool hca_rings_sleep(struct hca_tp *hca);
 unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode);
 
 /* hca_transfer.c */
-aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp);
-aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp);
-/* Likewise for a range that is known to lie in `rmem`. */
+/* Of a range that is known to lie in `rmem`. */
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
@@ -663,11 +654,12 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                          uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
 /* With the lock held. */
-/* Begin an operation as described by `want`, which is copied. AQ_AGAIN: not now. */
-aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
-                             const struct aqi_mem *mem);
+void hca_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *op,
+                        const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+bool hca_transfer_at_once(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                          const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+aq_status hca_transfer_post(struct aqi_rdma *rdma, struct aqi_transfer *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
-void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 /* If the peer's adapter has rejected this piece of lent memory, repeat it by messages. Returns
  * false if that is not the case. */
 bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent);
@@ -683,8 +675,6 @@ static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_sta
     else
         aqi_comp_put(comp);
 }
-void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
-void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
 /* hca_memory.c */
 aq_status hca_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);

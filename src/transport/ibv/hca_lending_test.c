@@ -153,10 +153,10 @@ static aq_status begin(unsigned self, unsigned there, unsigned s)
     struct aqi_peer *peer = &hca_peer_at(hca, there)->rdma.peer;
     uint64_t addr = (uintptr_t)plot_of(self, there, s) + slot->offset;
     slot->comp = (struct aqi_comp){.local = !slot->get, .remote = 1};
-    aq_status st = slot->get ? hca_get(&hca->rdma.tp, peer, places[self].rmem[there], addr,
-                                       slot->local, slot->len, NULL, &slot->comp)
-                             : hca_put(&hca->rdma.tp, peer, places[self].rmem[there], addr,
-                                       slot->local, slot->len, NULL, &slot->comp);
+    aq_status st = slot->get ? aqi_rdma_get_bytes(&hca->rdma.tp, peer, places[self].rmem[there],
+                                                  addr, slot->local, slot->len, NULL, &slot->comp)
+                             : aqi_rdma_put_bytes(&hca->rdma.tp, peer, places[self].rmem[there],
+                                                  addr, slot->local, slot->len, NULL, &slot->comp);
     if (st != AQ_OK) {
         assert_int_equal(st, AQ_AGAIN);
         slot->comp.local = slot->comp.remote = 0;

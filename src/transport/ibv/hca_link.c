@@ -146,7 +146,7 @@ void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
     if (sent->straight)
         hca_transfer_straight_end(sent, status);
     else if (sent->piece.op != NULL)
-        hca_transfer_piece_done(hca, sent, status);
+        aqi_rdma_piece_done(&hca->rdma, &sent->piece, status);
     else if (sent->piece.buf != NULL)
         aqi_rdma_bounce_put(&hca->rdma, sent->piece.buf);
 }

@@ -139,7 +139,7 @@ static void progress(void)
 {
     for (unsigned i = 0; i < 2; i++)
         (void)hca_progress_queues(ends[i].hca, AQI_PROGRESS_ALL);
-    if (peer->state == HCA_UP && peer->again == NULL) hca_transfer_push(hca, peer);
+    if (peer->state == HCA_UP && peer->again == NULL) aqi_rdma_push(&hca->rdma, &peer->rdma);
 }
 
 static void deliver_all(void)
@@ -355,8 +355,9 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
                      AQ_ERANGE);
     lent.key.parts = 0;
     am.addr--;
-    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rmem, here, &comp),
-                     AQ_ENOTSUP);
+    assert_int_equal(
+        hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rdma.rmem, here, &comp),
+        AQ_ENOTSUP);
     am.nbytes = 0;
     assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
                      AQ_ENOTSUP);

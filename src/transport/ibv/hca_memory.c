@@ -140,7 +140,8 @@ aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
         return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a malformed memory key", peer->id);
     struct hca_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to map memory");
-    *rmem = (struct hca_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
-    *out = &rmem->rmem;
+    *rmem = (struct hca_rmem){
+        .rdma = {.rmem = {.addr = addr, .len = len}, .lent = given.parts == 0}, .key = given};
+    *out = &rmem->rdma.rmem;
     return AQ_OK;
 }

@@ -2,27 +2,11 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/copy.h"
-#include "base/fail.h"
 #include "base/stats.h"
-#include "base/touch.h"
 
 #include <string.h>
 
 /* --- operations ------------------------------------------------------------------------------ */
-
-/* Whether all of it has ended, and for a Long, its header has been posted. */
-static inline bool hca_transfer_is_done(const struct hca_op *op)
-{
-    return op->op.done == op->op.len && (op->header == NULL || op->followed);
-}
-
-void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
-{
-    struct hca_op *op = hca_sent_op(sent);
-    if (status == AQ_ERANGE && op->header != NULL) hca_long_void(op);
-    (void)aqi_rdma_piece_end(&hca->rdma, &sent->piece, status);
-    if (hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
-}
 
 bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
 {
@@ -32,19 +16,6 @@ bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
     return aqi_lending_refused(&hca->rdma, op, piece->offset, piece->len);
 }
 
-/* Partially posted transfers end when their posted requests have. */
-void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
-{
-    while (peer->rdma.waiting != NULL) {
-        struct hca_op *op = (struct hca_op *)aqi_rdma_pop(&hca->rdma, &peer->rdma);
-        op->op.status = status;
-        aqi_rdma_give_up(&op->op);
-        if (op->header != NULL) hca_long_drop(hca, op);
-        if (hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
-    }
-    aqi_lending_fail(&hca->rdma, &peer->rdma, status);
-}
-
 /* --- posting --------------------------------------------------------------------------------- */
 
 /* The rail for the next piece: rails with room take turns, but pieces of a Long always use the one
@@ -52,8 +23,8 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op *op)
 {
     const struct hca_peer *peer = hca_op_peer(op);
-    unsigned first = op->header != NULL ? peer->first : peer->next->rail;
-    unsigned count = op->header != NULL ? 1 : hca->rails;
+    unsigned first = op->op.is_long ? peer->first : peer->next->rail;
+    unsigned count = op->op.is_long ? 1 : hca->rails;
     for (unsigned i = 0; i < count && hca->out < hca->room; i++) {
         unsigned r = (first + i) % hca->rails;
         if ((peer->used >> r & 1) != 0 && peer->link[r].pieces < hca_config.sends) return r;
@@ -72,7 +43,7 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
     const struct hca_key *key = &op->there->key;
     uint32_t rkey;
     if (AQI_LIKELY(op->op.loan == NULL))
-        return key->rkey[((addr - op->there->rmem.addr) >> key->shift) * key->rails + rail];
+        return key->rkey[((addr - op->there->rdma.rmem.addr) >> key->shift) * key->rails + rail];
     const unsigned char *lent = op->op.loan->wait.use.mem->key;
     memcpy(&rkey, lent + rail * sizeof(rkey), sizeof(rkey));
     return rkey;
@@ -124,14 +95,14 @@ static inline uint64_t hca_transfer_part(uint64_t offset, uint8_t shift)
 static size_t hca_transfer_piece_len(const struct hca_op *op)
 {
     uint64_t len = aqi_min(op->op.len - op->op.posted, hca_config.piece);
-    uint64_t remote = op->op.remote + op->op.posted - op->there->rmem.addr;
+    uint64_t remote = op->op.remote + op->op.posted - op->there->rdma.rmem.addr;
     if (op->op.loan == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
     if (op->op.by != AQI_BY_KNOWN) return (size_t)len;
     uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->rdma.mem.addr;
     return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
 }
 
-static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
+static aq_status hca_transfer_post_piece(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.number = 0};
     /* Check this first, lest memory be pinned or looked up in vain. */
@@ -140,56 +111,35 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
         return hca_bounce_none(hca, hca_op_peer(op), 0);
     op->op.posted += sent.piece.len; /* before posting: a failure there ends all posted requests */
     aq_status st = hca_transfer_issue(hca, hca_op_peer(op), &sent);
-    if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
+    if (st == AQ_EPEER) aqi_rdma_piece_done(&hca->rdma, &sent.piece, st);
     if (st != AQ_AGAIN) return st;
     op->op.posted -= sent.piece.len;
     aqi_rdma_piece_drop(&hca->rdma, &sent.piece);
     return st;
 }
 
-void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
+aq_status hca_transfer_post(struct aqi_rdma *rdma, struct aqi_transfer *want)
 {
-    while (peer->rdma.waiting != NULL && peer->state == HCA_UP && peer->again == NULL) {
-        struct hca_op *op = (struct hca_op *)peer->rdma.waiting;
-        if (op->op.posted != op->op.len && hca_transfer_post(hca, op) != AQ_OK) return;
-        if (op->op.posted != op->op.len) continue;
-        if (op->header != NULL && hca_long_follow(hca, op) != AQ_OK) return;
-        (void)aqi_rdma_pop(&hca->rdma, &peer->rdma);
-        if (op->header != NULL && hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
-    }
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_op *op = (struct hca_op *)want;
+    const struct hca_peer *peer = hca_op_peer(op);
+    if (peer->state != HCA_UP || peer->again != NULL) return AQ_AGAIN;
+    aq_status st = want->posted != want->len ? hca_transfer_post_piece(hca, op) : AQ_OK;
+    return st == AQ_OK && want->posted == want->len && want->follows ? hca_long_follow(hca, op)
+                                                                     : st;
 }
 
 /* Memory without a registration is copied through buffers or, if it is long enough, pinned. */
-static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
-                               const struct aqi_mem *mem)
+void hca_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
+                        const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
 {
+    struct hca_op *op = (struct hca_op *)want;
     const struct hca_mem *here = (const struct hca_mem *)mem;
+    op->there = (const struct hca_rmem *)rmem;
     op->here = here != NULL && here->key.parts != 0 ? here : NULL;
-    aqi_rdma_local(&hca->rdma, &op->op, op->here != NULL, hca_config.bounce_limit);
-    if (op->op.source != NULL && op->op.len <= hca_config.bounce_limit)
-        op->op.by = AQI_BY_BOUNCE; /* it is a short-lived copy, not worth pinning */
-}
-
-aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
-                             const struct aqi_mem *mem)
-{
-    struct hca_peer *peer = hca_op_peer(want);
-    aq_status st = hca_peer_ready(hca, peer);
-    if (st != AQ_OK) return st;
-    if (!want->op.get && aqi_rdma_fenced(&hca->rdma)) return AQ_AGAIN;
-    struct hca_op *op = aqi_pool_get(&hca->rdma.ops);
-    if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
-    *op = *want;
-    op->there = rmem;
-    hca_transfer_local(hca, op, mem);
-    aqi_rdma_link(&op->op);
-    if (rmem->key.parts != 0) {
-        aqi_rdma_queue(&hca->rdma, &op->op);
-    } else {
-        aqi_lending_begin(&hca->rdma, &op->op);
-    }
-    hca_transfer_push(hca, peer);
-    return AQ_OK;
+    aqi_rdma_local(rdma, want, op->here != NULL, hca_config.bounce_limit);
+    if (want->source != NULL && want->len <= hca_config.bounce_limit)
+        want->by = AQI_BY_BOUNCE; /* it is a short-lived copy, not worth pinning */
 }
 
 /* --- straight transfers ---------------------------------------------------------------------- */
@@ -208,7 +158,7 @@ static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, 
         return true;
     }
     if (!parts || key->parts == 0) return false;
-    uint64_t at = addr - rmem->rmem.addr, part = at >> key->shift;
+    uint64_t at = addr - rmem->rdma.rmem.addr, part = at >> key->shift;
     *rkey = key->rkey[part * key->rails + rail];
     return (at + len - 1) >> key->shift == part;
 }
@@ -243,24 +193,21 @@ static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const str
 
 void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent)
 {
-    struct hca_op *op = aqi_pool_get(&hca->rdma.ops);
+    bool copied = !sent->get && sent->len <= sizeof(sent->copy);
+    const struct aqi_transfer want = {.peer = &peer->rdma,
+                                      .comp = sent->comp,
+                                      .get = sent->get,
+                                      .remote = sent->remote,
+                                      .local = copied ? (void *)(uintptr_t)sent->copy : sent->local,
+                                      .len = sent->len};
+    struct aqi_transfer *op = aqi_rdma_new(&hca->rdma, &want, &sent->there->rdma,
+                                           sent->here != NULL ? &sent->here->rdma.mem : NULL);
     if (op == NULL) {
         hca_transfer_straight_end(sent, AQ_ENOMEM);
         return;
     }
-    *op = (struct hca_op){.op = {.peer = &peer->rdma,
-                                 .comp = sent->comp,
-                                 .get = sent->get,
-                                 .remote = sent->remote,
-                                 .local = sent->local,
-                                 .len = sent->len},
-                          .there = sent->there,
-                          .refused = sent->refused};
-    if (!sent->get && sent->len <= sizeof(sent->copy))
-        op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
-    hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->rdma.mem : NULL);
-    aqi_rdma_link(&op->op);
-    aqi_rdma_queue(&hca->rdma, &op->op);
+    ((struct hca_op *)op)->refused = sent->refused;
+    aqi_rdma_queue(&hca->rdma, op);
 }
 
 /* The adapter rejected it: post it on the general path, which determines the reason. */
@@ -268,7 +215,7 @@ static AQI_NOINLINE void hca_transfer_straight_refused(struct hca_tp *hca, struc
 {
     struct hca_peer *peer = hca_link_peer(link);
     hca_transfer_again(hca, peer, hca_link_place(hca, link, link->head));
-    hca_transfer_push(hca, peer);
+    aqi_rdma_push(&hca->rdma, &peer->rdma);
 }
 
 static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca_link *link)
@@ -332,66 +279,20 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
     return true;
 }
 
-/* --- the two operations ------------------------------------------------------------------------
- */
-
-/* The general case; the two operations, with the same arguments, jump here. */
-static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer *to,
-                                             const struct aqi_rmem *there, uint64_t addr,
-                                             void *local, size_t len, const struct aqi_mem *mem,
-                                             struct aqi_comp *comp, bool get)
+/* Also between memory that is registered in parts. */
+bool hca_transfer_at_once(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                          const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
 {
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    struct hca_peer *peer = (struct hca_peer *)to;
-    const struct hca_rmem *rmem = (const struct hca_rmem *)there;
-    if (len == 0) {
-        if (!get) aqi_comp_local(comp);
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    aq_status st = AQ_OK;
-    /* If memory is registered, its pages stay accessible to the adapter even if not to the
-     * program. */
-    if (mem == NULL && get)
-        aqi_touch_write(local, len);
-    else if (mem == NULL)
-        aqi_touch_read(local, len);
-    aqi_rdma_lock(&hca->rdma);
-    if ((!get && aqi_rdma_fenced(&hca->rdma)) ||
-        !hca_transfer_straight(hca, peer, rmem, addr, local, len, (const struct hca_mem *)mem, comp,
-                               get, true)) {
-        struct hca_op op = {.op = {.peer = &peer->rdma,
-                                   .comp = comp,
-                                   .get = get,
-                                   .remote = addr,
-                                   .local = local,
-                                   .len = len}};
-        st = hca_transfer_begin(hca, &op, rmem, mem);
-    }
-    aqi_rdma_unlock(&hca->rdma);
-    return st;
+    return hca_transfer_straight((struct hca_tp *)rdma, (struct hca_peer *)want->peer,
+                                 (const struct hca_rmem *)rmem, want->remote, want->local,
+                                 want->len, (const struct hca_mem *)mem, want->comp, want->get,
+                                 true);
 }
 
 /* Whether it needs no lock, and cannot be held back by lent memory. */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
     return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.pins.params.lends));
-}
-
-static AQI_NOINLINE aq_status hca_transfer_put_any(struct aqi_tp *tp, struct aqi_peer *peer,
-                                                   const struct aqi_rmem *rmem, uint64_t addr,
-                                                   const void *src, size_t len,
-                                                   const struct aqi_mem *mem, struct aqi_comp *comp)
-{
-    return hca_transfer_any(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
-}
-
-static AQI_NOINLINE aq_status hca_transfer_get_any(struct aqi_tp *tp, struct aqi_peer *peer,
-                                                   const struct aqi_rmem *rmem, uint64_t addr,
-                                                   void *dst, size_t len, const struct aqi_mem *mem,
-                                                   struct aqi_comp *comp)
-{
-    return hca_transfer_any(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }
 
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -404,7 +305,7 @@ aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                               (void *)(uintptr_t)src, len, (const struct hca_mem *)mem, comp, false,
                               false))
         return AQ_OK;
-    return hca_transfer_put_any(tp, peer, rmem, addr, src, len, mem, comp);
+    return aqi_rdma_put_within(tp, peer, rmem, addr, src, len, mem, comp);
 }
 
 aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -416,21 +317,5 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
                               dst, len, (const struct hca_mem *)mem, comp, true, false))
         return AQ_OK;
-    return hca_transfer_get_any(tp, peer, rmem, addr, dst, len, mem, comp);
-}
-
-aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp)
-{
-    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
-    return st == AQ_OK ? hca_put_within(tp, peer, rmem, addr, src, len, mem, comp) : st;
-}
-
-aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp)
-{
-    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
-    return st == AQ_OK ? hca_get_within(tp, peer, rmem, addr, dst, len, mem, comp) : st;
+    return aqi_rdma_get_within(tp, peer, rmem, addr, dst, len, mem, comp);
 }

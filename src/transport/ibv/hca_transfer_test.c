@@ -141,8 +141,8 @@ static void a_large_segment_has_several_registrations(void **unused)
             AQ_OK);
         struct aqi_comp comp = {.local = 1, .remote = 1};
         void *from = (void *)(uintptr_t)(BASE + 5000);
-        assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, rmem, BASE + PART - 3, from,
-                                 2 * PART, mem, &comp),
+        assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, rmem, BASE + PART - 3,
+                                            from, 2 * PART, mem, &comp),
                          AQ_OK);
         assert_int_equal(card.posts, 5);
         check_pieces(BASE + PART - 3, BASE + 5000, 2 * PART, true);
@@ -297,8 +297,8 @@ static void close_both(void)
 
 static aq_status get(uint64_t there, uint64_t here, size_t len)
 {
-    return hca_get(&hca.rdma.tp, &peer.rdma.peer, both.rmem, there, (void *)(uintptr_t)here, len,
-                   both.mem, &both.comp);
+    return aqi_rdma_get_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, there,
+                              (void *)(uintptr_t)here, len, both.mem, &both.comp);
 }
 
 static void one_piece_goes_straight(void **unused)
@@ -347,7 +347,7 @@ static void what_is_not_one_piece_is_an_operation(void **unused)
         assert_int_equal(card.posts, i < 2 ? 2 : 0);
         assert_int_equal(hca.rdma.ops.outstanding, i == 3 ? 0 : 1);
         if (i == 2) fill_links(0);
-        hca_transfer_push(&hca, &peer);
+        aqi_rdma_push(&hca.rdma, &peer.rdma);
         close_both();
     }
     open_both();
@@ -365,8 +365,8 @@ static void what_a_connection_breaks_is_done_again(void **unused)
     struct hca_sent *sent;
     (void)unused;
     open_both();
-    assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8, &word,
-                             sizeof(word), NULL, &both.comp),
+    assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8, &word,
+                                        sizeof(word), NULL, &both.comp),
                      AQ_OK);
     word = 0;
     assert_int_equal(card.wr[0].send_flags & IBV_SEND_INLINE, IBV_SEND_INLINE);
@@ -375,7 +375,7 @@ static void what_a_connection_breaks_is_done_again(void **unused)
     hca_transfer_again(&hca, &peer, sent);
     assert_int_equal(hca.rdma.waiting, 1);
     assert_int_equal(both.comp.remote, 1);
-    hca_transfer_push(&hca, &peer);
+    aqi_rdma_push(&hca.rdma, &peer.rdma);
     assert_int_equal(card.posts, 2);
     assert_int_equal(card.wr[1].wr.rdma.remote_addr, BASE + 8);
     assert_memory_equal((void *)(uintptr_t)card.piece[1].addr, &was, sizeof(was));
@@ -439,7 +439,7 @@ static void refuse_last(void)
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
     if (peer.again != NULL) hca_repair_resume(&hca, &peer);
-    hca_transfer_push(&hca, &peer);
+    aqi_rdma_push(&hca.rdma, &peer.rdma);
 }
 
 /* A dying process may lose its memory before its connections: then its job reports its death. */
@@ -481,8 +481,8 @@ static void places_are_kept_for_ever(void **unused)
     link->head = link->tail = UINT32_MAX - PLACES / 2;
     both.comp.local = both.comp.remote = PLACES;
     for (uint64_t i = 0; i < PLACES; i++)
-        assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8 * i, &word, 8,
-                                 NULL, &both.comp),
+        assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8 * i,
+                                            &word, 8, NULL, &both.comp),
                          AQ_OK);
     for (uint64_t i = 0; i < PLACES; i++) {
         const struct hca_sent *sent = hca_link_take(&hca, link);
@@ -545,11 +545,11 @@ static void memory_that_is_protected_raises_its_signal_first(void **unused)
         assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
         bool jumped = sigsetjmp(way_out, 1) != 0;
         if (!jumped && i == 0)
-            (void)hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200, NULL,
-                          &both.comp);
+            (void)aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200,
+                                     NULL, &both.comp);
         if (!jumped && i == 1)
-            (void)hca_get(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200, NULL,
-                          &both.comp);
+            (void)aqi_rdma_get_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200,
+                                     NULL, &both.comp);
         if (!jumped && i == 2) (void)get(BASE, BASE, 200); /* nothing is mapped there */
         assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
         assert_int_equal(jumped, i < 2);

@@ -144,8 +144,8 @@ static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return ofi_put(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
-                   there->in[at], addr, src, len, ofi_domains_local(mem, at), comp);
+    return aqi_rdma_put_bytes(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+                              there->in[at], addr, src, len, ofi_domains_local(mem, at), comp);
 }
 
 static aq_status ofi_domains_get(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -155,8 +155,8 @@ static aq_status ofi_domains_get(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return ofi_get(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
-                   there->in[at], addr, dst, len, ofi_domains_local(mem, at), comp);
+    return aqi_rdma_get_bytes(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+                              there->in[at], addr, dst, len, ofi_domains_local(mem, at), comp);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */

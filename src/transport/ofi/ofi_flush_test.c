@@ -222,7 +222,7 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     for (unsigned s = 362; s <= 422; s++)
         assert_false(is_lost_after_call(&ofi, &peer, s));
     op.op.comp = NULL;
-    op.exposed = true;
+    op.op.exposed = true;
     op.op.done = 4;
     assert_true(is_lost_after_call(&ofi, &peer, 423));
     assert_non_null(strstr(peer.rdma.why, "tcp has delivered nothing to it for 61 s"));

@@ -138,7 +138,6 @@ struct ofi_peer {
 /* A transfer. */
 struct ofi_op {
     struct aqi_transfer op;
-    bool exposed;        /* the provider may access the initiator's memory */
     bool inject;         /* the provider copies it */
     uint64_t key, shift; /* of the peer's memory; offset from op.remote to the provider's address */
     void *desc;          /* AQI_BY_KNOWN */
@@ -174,9 +173,8 @@ static inline size_t ofi_key_len(unsigned domains)
 }
 
 struct ofi_rmem {
-    struct aqi_rmem rmem;
+    struct aqi_rdma_rmem rdma;
     uint64_t key, base;
-    bool lent;
 };
 
 /* The endpoint that notifies peers that they are lost here. */
@@ -442,14 +440,10 @@ void ofi_farewell_push(struct ofi_tp *ofi);     /* in each round while it is due
 void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_farewell_close(struct ofi_tp *ofi);
 
-/* ofi_transfer.c */
-aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp);
-aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp);
-/* With the lock held. */
+/* ofi_transfer.c. With the lock held. */
+void ofi_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *op,
+                        const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+aq_status ofi_transfer_post(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Post all of the write of a Long, or nothing (AQ_AGAIN, AQ_ENOTSUP). Without counters, its source
  * is copied. */
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
@@ -466,7 +460,6 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece);
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
 bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* whether a piece is */
-void ofi_transfer_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
 /*
  * Everything to this peer fails; `now`: including pieces whose memory the provider has not
  * released.
@@ -481,7 +474,7 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 void ofi_long_open(struct ofi_tp *ofi); /* after the self-test */
 /* Whether the peer has the header of this transfer, and so the write. */
 bool ofi_long_has_arrived(const struct ofi_op *op);
-void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op);
+void ofi_long_failed(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Turn this header into an OFI_VOID message. */
 void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf);
 /* A write has been reported. Returns its initiator; NULL: none. */

@@ -38,8 +38,9 @@ struct ofi_long {
 static bool ofi_long_is_reported(const struct ofi_peer *peer, const struct aqi_am *am,
                                  const struct ofi_rmem *rmem)
 {
-    return peer->confirmed != 0 && !rmem->lent &&
-           aqi_within(am->addr, am->nbytes, rmem->rmem.addr, rmem->rmem.len);
+    const struct aqi_rmem *range = &rmem->rdma.rmem;
+    return peer->confirmed != 0 && !rmem->rdma.lent &&
+           aqi_within(am->addr, am->nbytes, range->addr, range->len);
 }
 
 static uint64_t ofi_long_data(const struct ofi_tp *ofi, uint32_t number)
@@ -147,9 +148,10 @@ bool ofi_long_has_arrived(const struct ofi_op *op)
     return op->op.is_long && (int32_t)(ofi_op_peer(op)->confirmed - op->header) >= 0;
 }
 
-void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
+void ofi_long_failed(struct aqi_rdma *rdma, struct aqi_transfer *failed)
 {
     static atomic_bool once;
+    const struct ofi_op *op = (const struct ofi_op *)failed;
     struct ofi_peer *peer = ofi_op_peer(op);
     struct ofi_buf *buf = peer->kept;
     if (op->op.comp == NULL)
@@ -161,7 +163,7 @@ void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
         buf = buf->next;
     if (buf == NULL) return;
     buf->voided = true;
-    ofi_flush_again(ofi, peer, buf);
+    ofi_flush_again((struct ofi_tp *)rdma, peer, buf);
 }
 
 void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf)

@@ -147,7 +147,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     ofi_flush_keep(&ofi, &peer, &failed.buf);
     peer.longs = 1;
     assert_false(ofi_long_has_arrived(&op));
-    ofi_long_failed(&ofi, &op);
+    ofi_long_failed(&ofi.rdma, &op.op);
     assert_true(failed.buf.voided);
     assert_false(other.buf.voided);
     assert_ptr_equal(peer.again, &failed.buf);
@@ -177,7 +177,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     op.op.comp = NULL;
     op.op.len = 77;
     capture_start(&capture);
-    ofi_long_failed(&ofi, &op); /* confirmed, so nothing is sent again */
+    ofi_long_failed(&ofi.rdma, &op.op); /* confirmed, so nothing is sent again */
     const char *text = capture_end(&capture);
     assert_non_null(strstr(text, "a Long of 77 bytes"));
     assert_non_null(strstr(text, "rank 3"));

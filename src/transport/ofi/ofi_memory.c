@@ -102,11 +102,10 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     if (!remote) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
-    *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len},
+    *rmem = (struct ofi_rmem){.rdma = {.rmem = {.addr = addr, .len = len}, .lent = given.lent != 0},
                               .key = given.keys[ofi->place],
-                              .base = given.base,
-                              .lent = given.lent != 0};
-    *out = &rmem->rmem;
+                              .base = given.base};
+    *out = &rmem->rdma.rmem;
     return AQ_OK;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/fail.h"
 #include "base/stats.h"
-#include "base/touch.h"
 
 #include <string.h>
 
@@ -11,21 +10,11 @@ enum { OFI_CANCELLED = 3 /* attempts canceled before a piece counts as rejected 
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
-{
-    aqi_rdma_piece_drop(&ofi->rdma, &piece->rdma);
-    aqi_pool_put(&ofi->pieces, piece);
-}
-
 /* The provider no longer has the piece. */
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
-    struct ofi_op *op = ofi_piece_op(piece);
-    if (AQI_UNLIKELY(op->op.is_long && status != AQ_OK && !op->op.peer->down))
-        ofi_long_failed(ofi, op);
-    bool over = aqi_rdma_piece_end(&ofi->rdma, &piece->rdma, status);
+    aqi_rdma_piece_done(&ofi->rdma, &piece->rdma, status);
     aqi_pool_put(&ofi->pieces, piece);
-    if (over) aqi_rdma_over(&ofi->rdma, &op->op);
 }
 
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
@@ -60,12 +49,6 @@ void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, b
     ofi->again = piece;
 }
 
-/* Whether the provider may still read or write memory of the initiator. */
-static bool ofi_transfer_is_exposed(const struct ofi_op *op)
-{
-    return op->exposed && op->op.done != op->op.len;
-}
-
 bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 {
     for (const struct aqi_transfer *op = peer->rdma.ops; op != NULL; op = op->next_op)
@@ -75,9 +58,6 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
-    aqi_lending_fail(&ofi->rdma, &peer->rdma, AQ_EPEER);
-    while (peer->rdma.waiting != NULL)
-        aqi_rdma_give_up(aqi_rdma_pop(&ofi->rdma, &peer->rdma));
     for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
         struct ofi_piece *piece = *at;
         if (ofi_op_peer(ofi_piece_op(piece)) == peer) {
@@ -87,13 +67,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
             at = &piece->next_again;
         }
     }
-    for (struct aqi_transfer *op = peer->rdma.ops, *next; op != NULL; op = next) {
-        next = op->next_op;
-        if (op->status == AQ_OK) op->status = AQ_EPEER;
-        if (!now && ofi_transfer_is_exposed((const struct ofi_op *)op)) continue;
-        aqi_rdma_end(op);
-        if (op->done == op->len) aqi_rdma_free(&ofi->rdma, op);
-    }
+    aqi_rdma_fail_transfers(&ofi->rdma, &peer->rdma, now);
 }
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -128,6 +102,12 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
         more |= FI_REMOTE_CQ_DATA;
     }
     return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | more);
+}
+
+static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
+{
+    aqi_rdma_piece_drop(&ofi->rdma, &piece->rdma);
+    aqi_pool_put(&ofi->pieces, piece);
 }
 
 /* Prepare the next piece of it, not yet counted in `posted`. NULL: no memory or buffer now. */
@@ -175,15 +155,17 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->rdma.len;
-    op->exposed = op->exposed || (piece->rdma.buf == NULL && !op->inject && op->op.source == NULL &&
-                                  op->op.local != op->op.copy);
+    op->op.exposed = op->op.exposed || (piece->rdma.buf == NULL && !op->inject &&
+                                        op->op.source == NULL && op->op.local != op->op.copy);
     ofi_op_peer(op)->refused = 0;
     ofi->out++;
     return AQ_OK;
 }
 
-static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
+aq_status ofi_transfer_post(struct aqi_rdma *rdma, struct aqi_transfer *want)
 {
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
+    struct ofi_op *op = (struct ofi_op *)want;
     if (ofi->out >= ofi->room) return AQ_AGAIN;
     struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
     return piece != NULL ? ofi_transfer_post_piece(ofi, op, piece) : AQ_AGAIN;
@@ -227,55 +209,29 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
     if (hard != NULL) (void)ofi_transfer_not_taken(ofi, hard, hard_err);
 }
 
-void ofi_transfer_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    while (peer->waiting != NULL) {
-        struct ofi_op *op = (struct ofi_op *)peer->waiting;
-        if (ofi_transfer_post((struct ofi_tp *)rdma, op) != AQ_OK) return;
-        if (op->op.posted == op->op.len) (void)aqi_rdma_pop(rdma, peer);
-    }
-}
-
 /*
  * If the provider needs local memory to be registered, memory that is neither registered nor
  * injected is copied or pinned. The source of an injected put stays in use, as the put may be
  * canceled and posted again.
  */
-static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
+void ofi_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
+                        const struct aqi_rdma_rmem *there, const struct aqi_mem *mem)
 {
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
+    struct ofi_op *op = (struct ofi_op *)want;
+    const struct ofi_rmem *rmem = (const struct ofi_rmem *)there;
     const struct ofi_mem *here = (const struct ofi_mem *)mem;
     bool known = here != NULL && here->mr != NULL;
-    op->inject = !op->op.get && op->op.len <= ofi->put_inject;
+    op->key = rmem->key;
+    op->shift = rmem->base - there->rmem.addr;
+    op->inject = !want->get && want->len <= ofi->put_inject;
+    if (AQI_UNLIKELY(ofi_op_peer(op)->ask_at == 0)) ofi->look_at = 0;
     if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL)) {
-        (void)aqi_rdma_copied(&op->op);
+        (void)aqi_rdma_copied(want);
         return;
     }
-    aqi_rdma_local(&ofi->rdma, &op->op, known,
-                   op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce);
-    if (known && op->op.by == AQI_BY_KNOWN) op->desc = fi_mr_desc(here->mr);
-}
-
-static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
-                                    const struct ofi_rmem *rmem, const struct aqi_mem *mem)
-{
-    struct ofi_peer *peer = ofi_op_peer(want);
-    aq_status st = ofi_peer_ready(&ofi->rdma, &peer->rdma);
-    if (st != AQ_OK) return st;
-    if (!want->op.get && aqi_rdma_fenced(&ofi->rdma)) return AQ_AGAIN;
-    struct ofi_op *op = aqi_pool_get(&ofi->rdma.ops);
-    if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
-    *op = *want;
-    op->key = rmem->key;
-    op->shift = rmem->base - rmem->rmem.addr;
-    ofi_transfer_local(ofi, op, mem);
-    aqi_rdma_link(&op->op);
-    if (AQI_UNLIKELY(rmem->lent))
-        aqi_lending_begin(&ofi->rdma, &op->op);
-    else
-        aqi_rdma_queue(&ofi->rdma, &op->op);
-    if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
-    ofi_transfer_push(&ofi->rdma, &peer->rdma);
-    return AQ_OK;
+    aqi_rdma_local(rdma, want, known, want->get ? ofi_config.get_bounce : ofi_config.put_bounce);
+    if (known && want->by == AQI_BY_KNOWN) op->desc = fi_mr_desc(here->mr);
 }
 
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
@@ -285,67 +241,21 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
     aq_status st = AQ_AGAIN;
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
-    op->key = rmem->key;
-    op->shift = rmem->base - rmem->rmem.addr;
     if (op->op.comp == NULL) {
         if (!aqi_rdma_copy(&ofi->rdma, &op->op)) goto no_copy;
         mem = NULL;
     }
-    ofi_transfer_local(ofi, op, mem);
+    ofi_transfer_reach(&ofi->rdma, &op->op, &rmem->rdma, mem);
     struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
     if (piece == NULL) goto no_piece;
     st = piece->rdma.len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;
     if (st == AQ_ENOTSUP) ofi_transfer_drop_piece(ofi, piece);
     if (st != AQ_OK) goto no_piece;
     aqi_rdma_link(&op->op);
-    if (AQI_UNLIKELY(ofi_op_peer(op)->ask_at == 0)) ofi->look_at = 0;
     return AQ_OK;
 no_piece:
     aqi_rdma_drop_copy(&ofi->rdma, &op->op);
 no_copy:
     aqi_pool_put(&ofi->rdma.ops, op);
     return st;
-}
-
-static AQI_INLINE aq_status ofi_transfer_any(struct aqi_tp *tp, struct aqi_peer *peer,
-                                             const struct aqi_rmem *rmem, uint64_t addr,
-                                             void *local, size_t len, const struct aqi_mem *mem,
-                                             struct aqi_comp *comp, bool get)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
-                               .comp = comp,
-                               .get = get,
-                               .remote = addr,
-                               .local = local,
-                               .len = len}};
-    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
-    if (st != AQ_OK) return st;
-    if (len == 0) {
-        if (!get) aqi_comp_local(comp);
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    if (get)
-        aqi_touch_write(local, len);
-    else
-        aqi_touch_read(local, len);
-    aqi_rdma_lock(&ofi->rdma);
-    st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
-    aqi_rdma_unlock(&ofi->rdma);
-    return st;
-}
-
-aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp)
-{
-    return ofi_transfer_any(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
-}
-
-aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                  struct aqi_comp *comp)
-{
-    return ofi_transfer_any(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }

@@ -34,6 +34,9 @@ struct aqi_transfer {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* of the data of a short put, made before it returns */
     size_t len, posted, done;
+    bool exposed;                 /* the network may access the initiator's memory */
+    bool follows;                 /* `header` has yet to be sent, once all else has been posted */
+    struct aqi_rdma_buf *header;  /* of a Long, to be sent after its payload, or NULL */
     struct aqi_rdma_copy *source; /* of local memory that was given back to the caller, or NULL */
     struct aqi_rdma_peer *peer;
     struct aqi_transfer *next_op, **link; /* in the list of the peer's transfers */

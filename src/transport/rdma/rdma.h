@@ -60,6 +60,12 @@ struct aqi_rdma_mem {
     struct aqi_pins_segment segment; /* if it is lent on demand */
 };
 
+/* Memory of a peer: the first member of the driver's struct. */
+struct aqi_rdma_rmem {
+    struct aqi_rmem rmem;
+    bool lent; /* it is lent on demand */
+};
+
 /* The first member of the driver's struct. */
 struct aqi_rdma_peer {
     struct aqi_peer peer;
@@ -102,6 +108,7 @@ struct aqi_rdma {
 struct aqi_rdma_driver {
     const char *name;
     size_t buf_size, op_size, peer_size; /* of the driver's structs */
+    bool pins; /* registered memory stays accessible to the network even if not to the program */
 
     /*
      * Register memory with all rails; `mr` gets their handles. AQ_ELIMIT: there is no room;
@@ -134,6 +141,18 @@ struct aqi_rdma_driver {
     /* Run the handler of a request that was held. */
     void (*handle)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 
+    /* Initialize the driver's part of a transfer: how it reaches both memories. */
+    void (*reach)(struct aqi_rdma *rdma, struct aqi_transfer *op, const struct aqi_rdma_rmem *rmem,
+                  const struct aqi_mem *mem);
+    /* Perform a transfer at once, without the queue. Returns false, without effect, if it has to
+     * be queued. May be NULL. */
+    bool (*straight)(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                     const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+    /* Post the next piece, or `header`, of the peer's first waiting transfer. AQ_AGAIN: not now;
+     * AQ_EPEER: everything to the peer has ended. */
+    aq_status (*post)(struct aqi_rdma *rdma, struct aqi_transfer *op);
+    /* A piece of a Long could not be written: its handler must not run. */
+    void (*void_long)(struct aqi_rdma *rdma, struct aqi_transfer *op);
     /* The peer has lent the memory, op->loan->wait.use. Returns false if the key is malformed. */
     bool (*lent)(struct aqi_rdma *rdma, struct aqi_transfer *op);
 
@@ -321,6 +340,31 @@ static inline aq_status aqi_rdma_check(const struct aqi_tp *tp, const struct aqi
     if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
     return aqi_rdma_outside(tp, peer, addr, len);
 }
+/* Puts and gets, as in transport.h; the latter two of a range that lies in `rmem`. */
+aq_status aqi_rdma_put_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                             struct aqi_comp *comp);
+aq_status aqi_rdma_get_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                             struct aqi_comp *comp);
+aq_status aqi_rdma_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp);
+aq_status aqi_rdma_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp);
+/* Add a transfer as described by `want`, which is copied, to those of its peer. NULL: out of
+ * memory. */
+struct aqi_transfer *aqi_rdma_new(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                                  const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+/* Likewise, and start it. AQ_AGAIN: not now. */
+aq_status aqi_rdma_start(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+/* Post what waits for room, as far as possible. */
+void aqi_rdma_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
+/* All transfers of this peer fail, except those whose memory the network still accesses, unless
+ * `now`. */
+void aqi_rdma_fail_transfers(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, bool now);
 /* Copy the data of a short put now. Returns false if it is not one. */
 static inline bool aqi_rdma_copied(struct aqi_transfer *op)
 {
@@ -351,18 +395,7 @@ static inline bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transf
     return AQI_LIKELY(op->by == AQI_BY_KNOWN) || aqi_rdma_piece_memory(rdma, piece);
 }
 void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its memory */
-/* The piece has ended. Returns whether the whole transfer has. */
-static inline bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece,
-                                      aq_status status)
-{
-    struct aqi_transfer *op = piece->op;
-    if (op->status == AQ_OK) op->status = status;
-    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
-        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
-    if (piece->buf != NULL || piece->pin != NULL) aqi_rdma_piece_drop(rdma, piece);
-    op->done += piece->len;
-    return op->done == op->len;
-}
+void aqi_rdma_piece_done(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status);
 /* Add it to the transfers of its peer. */
 static inline void aqi_rdma_link(struct aqi_transfer *op)
 {
@@ -398,12 +431,6 @@ static inline struct aqi_transfer *aqi_rdma_pop(struct aqi_rdma *rdma, struct aq
     if (op->next == NULL) peer->last_waiting = &peer->waiting;
     rdma->waiting--;
     return op;
-}
-/* Post nothing more of a transfer that has been dequeued. */
-static inline void aqi_rdma_give_up(struct aqi_transfer *op)
-{
-    op->done += op->len - op->posted;
-    op->posted = op->len;
 }
 /* Remove it from the queue, if it is there. */
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);

@@ -3,6 +3,7 @@
 #include "transport/rdma/rdma.h"
 
 #include "base/fail.h"
+#include "base/touch.h"
 
 #include <stdlib.h>
 
@@ -96,6 +97,7 @@ void aqi_rdma_end(struct aqi_transfer *op)
 void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     if (AQI_UNLIKELY(op->loan != NULL)) aqi_lending_end(rdma, op);
+    if (AQI_UNLIKELY(op->follows)) aqi_rdma_bounce_put(rdma, op->header);
     aqi_rdma_drop_copy(rdma, op);
     aqi_pool_put(&rdma->ops, op);
 }
@@ -138,4 +140,135 @@ void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece)
     if (piece->pin == NULL) return;
     aqi_pins_put(&rdma->pins, piece->pin);
     rdma->whole = true; /* it may be unpinned */
+}
+
+void aqi_rdma_piece_done(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status)
+{
+    struct aqi_transfer *op = piece->op;
+    if (AQI_UNLIKELY(op->is_long && status != AQ_OK && !op->peer->down))
+        rdma->driver->void_long(rdma, op);
+    if (op->status == AQ_OK) op->status = status;
+    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
+        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
+    if (piece->buf != NULL || piece->pin != NULL) aqi_rdma_piece_drop(rdma, piece);
+    op->done += piece->len;
+    if (op->done == op->len && !op->follows) aqi_rdma_over(rdma, op);
+}
+
+/* --- starting and failing -------------------------------------------------------------------- */
+
+struct aqi_transfer *aqi_rdma_new(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                                  const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
+{
+    struct aqi_transfer *op = aqi_pool_get(&rdma->ops);
+    if (op == NULL) return NULL;
+    memset(op, 0, rdma->driver->op_size);
+    *op = *want;
+    rdma->driver->reach(rdma, op, rmem, mem);
+    aqi_rdma_link(op);
+    return op;
+}
+
+aq_status aqi_rdma_start(struct aqi_rdma *rdma, const struct aqi_transfer *want,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
+{
+    aq_status st = rdma->driver->ready(rdma, want->peer);
+    if (st != AQ_OK) return st;
+    if (!want->get && aqi_rdma_fenced(rdma)) return AQ_AGAIN;
+    struct aqi_transfer *op = aqi_rdma_new(rdma, want, rmem, mem);
+    if (op == NULL) return aqi_fail(AQ_ENOMEM, rdma->driver->name, "no memory for a transfer");
+    if (AQI_UNLIKELY(rmem->lent))
+        aqi_lending_begin(rdma, op);
+    else
+        aqi_rdma_queue(rdma, op);
+    aqi_rdma_push(rdma, want->peer);
+    return AQ_OK;
+}
+
+void aqi_rdma_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
+{
+    while (peer->waiting != NULL) {
+        struct aqi_transfer *op = peer->waiting;
+        if (rdma->driver->post(rdma, op) != AQ_OK) return;
+        if (op->posted != op->len || op->follows) continue;
+        (void)aqi_rdma_pop(rdma, peer);
+        if (AQI_UNLIKELY(op->done == op->len)) aqi_rdma_over(rdma, op);
+    }
+}
+
+void aqi_rdma_fail_transfers(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, bool now)
+{
+    aqi_lending_fail(rdma, peer, AQ_EPEER);
+    while (peer->waiting != NULL) {
+        struct aqi_transfer *op = aqi_rdma_pop(rdma, peer);
+        op->done += op->len - op->posted;
+        op->posted = op->len;
+    }
+    for (struct aqi_transfer *op = peer->ops, *next; op != NULL; op = next) {
+        next = op->next_op;
+        if (op->status == AQ_OK) op->status = AQ_EPEER;
+        if (!now && op->exposed && op->done != op->len) continue;
+        aqi_rdma_end(op);
+        if (op->done == op->len) aqi_rdma_free(rdma, op);
+    }
+}
+
+static aq_status rdma_transfer(struct aqi_tp *tp, struct aqi_peer *peer,
+                               const struct aqi_rmem *there, uint64_t addr, void *local, size_t len,
+                               const struct aqi_mem *mem, struct aqi_comp *comp, bool get)
+{
+    struct aqi_rdma *rdma = (struct aqi_rdma *)tp;
+    const struct aqi_rdma_driver *driver = rdma->driver;
+    const struct aqi_rdma_rmem *rmem = (const struct aqi_rdma_rmem *)there;
+    struct aqi_transfer want = {.peer = (struct aqi_rdma_peer *)peer,
+                                .comp = comp,
+                                .get = get,
+                                .remote = addr,
+                                .local = local,
+                                .len = len};
+    if (len == 0) {
+        if (!get) aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    if ((mem == NULL || !driver->pins) && get)
+        aqi_touch_write(local, len);
+    else if (mem == NULL || !driver->pins)
+        aqi_touch_read(local, len);
+    aqi_rdma_lock(rdma);
+    bool done = driver->straight != NULL && (get || !aqi_rdma_fenced(rdma)) &&
+                driver->straight(rdma, &want, rmem, mem);
+    aq_status st = done ? AQ_OK : aqi_rdma_start(rdma, &want, rmem, mem);
+    aqi_rdma_unlock(rdma);
+    return st;
+}
+
+aq_status aqi_rdma_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp)
+{
+    return rdma_transfer(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
+}
+
+aq_status aqi_rdma_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp)
+{
+    return rdma_transfer(tp, peer, rmem, addr, dst, len, mem, comp, true);
+}
+
+aq_status aqi_rdma_put_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                             struct aqi_comp *comp)
+{
+    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
+    return st == AQ_OK ? aqi_rdma_put_within(tp, peer, rmem, addr, src, len, mem, comp) : st;
+}
+
+aq_status aqi_rdma_get_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                             struct aqi_comp *comp)
+{
+    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
+    return st == AQ_OK ? aqi_rdma_get_within(tp, peer, rmem, addr, dst, len, mem, comp) : st;
 }
