@@ -228,8 +228,9 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
                     hca->rings.memory != NULL ? hca->rings.count : 0);
 }
 
-static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY,
-              "as in ibv.h");
+static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY &&
+                  (int)IBV_KEY <= (int)AQI_RDMA_KEYS,
+              "as in ibv.h and rdma.h");
 
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
@@ -255,7 +256,7 @@ const struct aqi_transport aqi_ibv_transport = {
     .get = aqi_rdma_get_bytes,
     .mem_reg = aqi_rdma_mem_reg,
     .mem_dereg = aqi_rdma_mem_dereg,
-    .mem_map = hca_mem_map,
+    .mem_map = aqi_rdma_mem_map,
     .mem_unmap = aqi_rdma_mem_unmap,
     .wait_fd = hca_wait_fd,
     .arm = hca_arm,

@@ -3,8 +3,10 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
@@ -33,6 +35,98 @@ static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
     for (unsigned r = 0; r < rails; r++)
         rkey[r] = hca_rkey_of(mr[r]);
     return rails * sizeof(*rkey);
+}
+
+/* --- segments -------------------------------------------------------------------------------- */
+
+static const unsigned char hca_driver_magic[4] = {'i', 'b', 'v', 'k'};
+
+static size_t hca_driver_key_len(const struct hca_key *key)
+{
+    return offsetof(struct hca_key, rkey) + (size_t)key->rails * key->parts * sizeof(key->rkey[0]);
+}
+
+/* The log2 of the largest part that all adapters support. */
+static uint8_t hca_driver_most(const struct hca_tp *hca)
+{
+    uint64_t most = UINT64_MAX;
+    for (unsigned r = 0; r < hca->rails; r++)
+        most = aqi_min(most, hca->rail[r].device.max_mr_size);
+    return (uint8_t)(63 - __builtin_clzll(most | 1));
+}
+
+static size_t hca_driver_parts(size_t len, uint8_t shift)
+{
+    return ((len - 1) >> shift) + 1;
+}
+
+/*
+ * The log2 of the size of parts: as set, or larger if a key cannot describe that many parts and the
+ * memory cannot be lent instead.
+ */
+static uint8_t hca_driver_shift(const struct hca_tp *hca, size_t len)
+{
+    uint8_t most = hca_driver_most(hca);
+    uint8_t wanted =
+        (uint8_t)aqi_min((unsigned)(63 - __builtin_clzll(hca_config.registration)), most);
+    uint8_t shift = wanted;
+    while (!hca->rdma.lending.on && shift < most &&
+           hca_driver_parts(len, shift) * hca->rails > HCA_KEYS)
+        shift++;
+    if (shift != wanted)
+        aqi_log(hca->rdma.params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
+                "%s: %zu bytes would take %zu registrations, but the maximum is %u, so each has "
+                "%llu bytes instead",
+                aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
+                hca_driver_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
+    return shift;
+}
+
+static aq_status hca_driver_split(struct aqi_rdma *rdma, size_t len, uint8_t *shift)
+{
+    const struct hca_tp *hca = (const struct hca_tp *)rdma;
+    *shift = hca_driver_shift(hca, len);
+    size_t keys = hca_driver_parts(len, *shift) * hca->rails;
+    if (keys <= HCA_KEYS) return AQ_OK;
+    aqi_log(aqi_rdma_loud(rdma), "ibv",
+            "%zu bytes would take %zu registrations of %llu bytes, but the maximum is %u, so "
+            "they are %s: raise %s if the adapter supports larger ones, or lower %s",
+            len, keys, 1ull << *shift, HCA_KEYS, aqi_rdma_instead(rdma),
+            aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
+    return AQ_ELIMIT;
+}
+
+static size_t hca_driver_seal(struct aqi_rdma *rdma, const struct aqi_rdma_mem *mem, void *out)
+{
+    struct hca_key *key = out;
+    unsigned rails = ((const struct hca_tp *)rdma)->rails;
+    *key = (struct hca_key){.rails = (uint8_t)rails, .shift = mem->shift, .parts = mem->parts};
+    memcpy(key->magic, hca_driver_magic, sizeof(hca_driver_magic));
+    for (unsigned i = 0; i < mem->parts * rails; i++)
+        key->rkey[i] = hca_rkey_of(mem->mr[i / rails][i % rails]);
+    return hca_driver_key_len(key);
+}
+
+/* Whether a key of a peer is valid, for memory of `len` bytes. */
+static bool hca_driver_key_valid(const struct hca_tp *hca, const struct hca_key *key,
+                                 size_t key_len, size_t len)
+{
+    if (memcmp(key->magic, hca_driver_magic, 4) != 0 || key->rails == 0 || key->rails > HCA_RAILS ||
+        key->parts > HCA_KEYS / key->rails || key->shift >= 63 || len == 0 ||
+        key_len != hca_driver_key_len(key))
+        return false;
+    return key->parts != 0 ? (len - 1) >> key->shift == key->parts - 1u : hca->rdma.lending.on;
+}
+
+static aq_status hca_driver_map(struct aqi_rdma *rdma, const void *key, size_t key_len,
+                                struct aqi_rdma_rmem *out)
+{
+    struct hca_rmem *rmem = (struct hca_rmem *)out;
+    memcpy(&rmem->key, key, aqi_min(key_len, sizeof(rmem->key)));
+    out->lent = rmem->key.parts == 0;
+    bool valid =
+        hca_driver_key_valid((const struct hca_tp *)rdma, &rmem->key, key_len, out->rmem.len);
+    return valid ? AQ_OK : AQ_EPROTO;
 }
 
 /* --- messages -------------------------------------------------------------------------------- */
@@ -139,13 +233,14 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .buf_size = sizeof(struct aqi_rdma_buf),
                                            .op_size = sizeof(struct hca_op),
                                            .peer_size = sizeof(struct hca_peer),
+                                           .rmem_size = sizeof(struct hca_rmem),
                                            .pins = true,
                                            .reg = hca_driver_reg,
                                            .dereg = hca_rails_deregister,
                                            .key = hca_driver_key,
-                                           .mem_reg = hca_mem_reg,
-                                           .mem_lent = hca_mem_lent,
-                                           .mem_drop = hca_mem_drop,
+                                           .split = hca_driver_split,
+                                           .seal = hca_driver_seal,
+                                           .map = hca_driver_map,
                                            .ready = hca_message_ready,
                                            .buffer = hca_driver_buffer,
                                            .send = hca_driver_send,

@@ -137,7 +137,7 @@ struct hca_sent {
             struct aqi_comp *comp;
             uint64_t remote;
             unsigned char *local;
-            const struct hca_mem *here; /* NULL: it was sent inline */
+            const struct aqi_rdma_mem *here; /* NULL: it was sent inline */
             const struct hca_rmem *there;
             size_t len;
             unsigned char copy[AQI_PUT_COPIED]; /* the data of a short put */
@@ -216,7 +216,7 @@ struct hca_peer {
 /* A transfer, or the payload of a Long (hca_long.c). */
 struct hca_op {
     struct aqi_transfer op;
-    const struct hca_mem *here; /* AQI_BY_KNOWN */
+    const struct aqi_rdma_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
     bool refused;    /* a piece has been rejected once */
     uint32_t number; /* of the header, once posted, when its buffer is no longer ours */
@@ -232,12 +232,6 @@ struct hca_key {
     uint8_t rails, shift;
     uint16_t parts;
     uint32_t rkey[HCA_KEYS];
-};
-
-struct hca_mem {
-    struct aqi_rdma_mem rdma;
-    struct hca_key key;
-    void *mr[][HCA_RAILS]; /* of each part */
 };
 
 struct hca_rmem {
@@ -675,13 +669,6 @@ static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_sta
     else
         aqi_comp_put(comp);
 }
-
-/* hca_memory.c */
-aq_status hca_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
-struct aqi_rdma_mem *hca_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len);
-void hca_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
-aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
-                      uint64_t addr, size_t len, struct aqi_rmem **rmem);
 
 /* hca_events.c. With the lock held. */
 void hca_events_look(struct hca_tp *hca); /* costs a system call per rail */

@@ -78,7 +78,7 @@ static void segment_offer(unsigned self)
     struct place *place = &places[self];
     struct hca_tp *hca = ends[self].hca;
     assert_int_equal(aqi_rdma_mem_reg(&hca->rdma.tp, place->arena, ARENA, &place->mem), AQ_OK);
-    assert_int_equal(((struct hca_mem *)place->mem)->key.parts, 0);
+    assert_int_equal(((struct aqi_rdma_mem *)place->mem)->parts, 0);
 }
 
 static void place_open(unsigned self)
@@ -115,11 +115,11 @@ static void open_with(const char *main, uint64_t ride)
     for (unsigned i = 0; i < ENDS; i++)
         for (unsigned j = 0; j < ENDS; j++)
             if (i != j)
-                assert_int_equal(hca_mem_map(&ends[i].hca->rdma.tp,
-                                             &hca_peer_at(ends[i].hca, j)->rdma.peer,
-                                             places[j].mem->key, places[j].mem->key_len,
-                                             (uintptr_t)places[j].arena, ARENA, &places[i].rmem[j]),
-                                 AQ_OK);
+                assert_int_equal(
+                    aqi_rdma_mem_map(&ends[i].hca->rdma.tp, &hca_peer_at(ends[i].hca, j)->rdma.peer,
+                                     places[j].mem->key, places[j].mem->key_len,
+                                     (uintptr_t)places[j].arena, ARENA, &places[i].rmem[j]),
+                    AQ_OK);
 }
 
 static void close_all(void)

@@ -87,8 +87,8 @@ static int open_all(void **unused)
     assert_int_equal(aqi_rdma_mem_reg(&hca->rdma.tp, source, sizeof(source), &here), AQ_OK);
     assert_int_equal(aqi_rdma_mem_reg(&ends[1].hca->rdma.tp, memory, sizeof(memory), &there),
                      AQ_OK);
-    assert_int_equal(hca_mem_map(&hca->rdma.tp, &peer->rdma.peer, there->key, there->key_len,
-                                 (uintptr_t)memory, sizeof(memory), &rmem),
+    assert_int_equal(aqi_rdma_mem_map(&hca->rdma.tp, &peer->rdma.peer, there->key, there->key_len,
+                                      (uintptr_t)memory, sizeof(memory), &rmem),
                      AQ_OK);
     hca_verbs.create_qp = card_make;
     hca_verbs.modify_qp = card_modify;

@@ -52,7 +52,7 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
 /* The local address of a piece, and its key. */
 static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, unsigned rail)
 {
-    const struct hca_mem *here = ((const struct hca_op *)piece->op)->here;
+    const struct aqi_rdma_mem *here = ((const struct hca_op *)piece->op)->here;
     const unsigned char *at = piece->op->local + piece->offset;
     struct ibv_sge sge = {.addr = (uintptr_t)at, .length = (uint32_t)piece->len};
     if (piece->buf != NULL) {
@@ -61,8 +61,8 @@ static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, uns
     } else if (piece->pin != NULL) {
         sge.lkey = hca_lkey_of(aqi_rdma_pinned_mr(piece->pin, rail));
     } else {
-        size_t offset = (size_t)(at - (const unsigned char *)here->rdma.mem.addr);
-        sge.lkey = hca_lkey_of(here->mr[offset >> here->key.shift][rail]);
+        size_t offset = (size_t)(at - (const unsigned char *)here->mem.addr);
+        sge.lkey = hca_lkey_of(here->mr[offset >> here->shift][rail]);
     }
     return sge;
 }
@@ -98,8 +98,8 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
     uint64_t remote = op->op.remote + op->op.posted - op->there->rdma.rmem.addr;
     if (op->op.loan == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
     if (op->op.by != AQI_BY_KNOWN) return (size_t)len;
-    uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->rdma.mem.addr;
-    return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
+    uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->mem.addr;
+    return (size_t)aqi_min(len, hca_transfer_part(local, op->here->shift));
 }
 
 static aq_status hca_transfer_post_piece(struct hca_tp *hca, struct hca_op *op)
@@ -134,9 +134,9 @@ void hca_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
 {
     struct hca_op *op = (struct hca_op *)want;
-    const struct hca_mem *here = (const struct hca_mem *)mem;
+    const struct aqi_rdma_mem *here = (const struct aqi_rdma_mem *)mem;
     op->there = (const struct hca_rmem *)rmem;
-    op->here = here != NULL && here->key.parts != 0 ? here : NULL;
+    op->here = here != NULL && here->parts != 0 ? here : NULL;
     aqi_rdma_local(rdma, want, op->here != NULL, hca_config.bounce_limit);
     if (want->source != NULL && want->len <= hca_config.bounce_limit)
         want->by = AQI_BY_BOUNCE; /* it is a short-lived copy, not worth pinning */
@@ -164,19 +164,19 @@ static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, 
 }
 
 /* Likewise for local memory. */
-static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
+static AQI_INLINE bool hca_transfer_straight_here(const struct aqi_rdma_mem *here,
                                                   const unsigned char *local, size_t len,
                                                   unsigned rail, bool parts, uint32_t *lkey)
 {
-    if (AQI_LIKELY(here != NULL && here->key.parts == 1)) {
+    if (AQI_LIKELY(here != NULL && here->parts == 1)) {
         *lkey = hca_lkey_of(here->mr[0][rail]);
         return true;
     }
-    if (!parts || here == NULL || here->key.parts == 0) return false;
-    size_t at = (size_t)(local - (const unsigned char *)here->rdma.mem.addr);
-    size_t part = at >> here->key.shift;
+    if (!parts || here == NULL || here->parts == 0) return false;
+    size_t at = (size_t)(local - (const unsigned char *)here->mem.addr);
+    size_t part = at >> here->shift;
     *lkey = hca_lkey_of(here->mr[part][rail]);
-    return (at + len - 1) >> here->key.shift == part;
+    return (at + len - 1) >> here->shift == part;
 }
 
 /*
@@ -201,7 +201,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
                                       .local = copied ? (void *)(uintptr_t)sent->copy : sent->local,
                                       .len = sent->len};
     struct aqi_transfer *op = aqi_rdma_new(&hca->rdma, &want, &sent->there->rdma,
-                                           sent->here != NULL ? &sent->here->rdma.mem : NULL);
+                                           sent->here != NULL ? &sent->here->mem : NULL);
     if (op == NULL) {
         hca_transfer_straight_end(sent, AQ_ENOMEM);
         return;
@@ -244,7 +244,7 @@ static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca
 static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
                                              const struct hca_rmem *rmem, uint64_t addr,
                                              unsigned char *local, size_t len,
-                                             const struct hca_mem *here, struct aqi_comp *comp,
+                                             const struct aqi_rdma_mem *here, struct aqi_comp *comp,
                                              bool get, bool parts)
 {
     struct hca_link *link = peer->next;
@@ -285,7 +285,7 @@ bool hca_transfer_at_once(struct aqi_rdma *rdma, const struct aqi_transfer *want
 {
     return hca_transfer_straight((struct hca_tp *)rdma, (struct hca_peer *)want->peer,
                                  (const struct hca_rmem *)rmem, want->remote, want->local,
-                                 want->len, (const struct hca_mem *)mem, want->comp, want->get,
+                                 want->len, (const struct aqi_rdma_mem *)mem, want->comp, want->get,
                                  true);
 }
 
@@ -302,8 +302,8 @@ aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     struct hca_tp *hca = (struct hca_tp *)tp;
     if (hca_transfer_is_plain(hca, false) &&
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
-                              (void *)(uintptr_t)src, len, (const struct hca_mem *)mem, comp, false,
-                              false))
+                              (void *)(uintptr_t)src, len, (const struct aqi_rdma_mem *)mem, comp,
+                              false, false))
         return AQ_OK;
     return aqi_rdma_put_within(tp, peer, rmem, addr, src, len, mem, comp);
 }
@@ -315,7 +315,7 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     struct hca_tp *hca = (struct hca_tp *)tp;
     if (hca_transfer_is_plain(hca, true) &&
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
-                              dst, len, (const struct hca_mem *)mem, comp, true, false))
+                              dst, len, (const struct aqi_rdma_mem *)mem, comp, true, false))
         return AQ_OK;
     return aqi_rdma_get_within(tp, peer, rmem, addr, dst, len, mem, comp);
 }

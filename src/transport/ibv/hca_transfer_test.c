@@ -1,4 +1,4 @@
-/* Tests hca_transfer.c and hca_memory.c, with an adapter that records requests. */
+/* Tests hca_transfer.c and hca_driver.c, with an adapter that records requests. */
 #include "transport/ibv/hca_impl.h"
 
 #include <setjmp.h>
@@ -136,9 +136,9 @@ static void a_large_segment_has_several_registrations(void **unused)
         assert_int_equal(card.made, 4 * RAILS);
         for (unsigned r = 0; r < card.made; r++)
             assert_int_equal(card.len[r], r < 3 * RAILS ? PART : 4096);
-        assert_int_equal(
-            hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, mem->key, mem->key_len, BASE, LEN, &rmem),
-            AQ_OK);
+        assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, mem->key, mem->key_len,
+                                          BASE, LEN, &rmem),
+                         AQ_OK);
         struct aqi_comp comp = {.local = 1, .remote = 1};
         void *from = (void *)(uintptr_t)(BASE + 5000);
         assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, rmem, BASE + PART - 3,
@@ -243,7 +243,7 @@ static void keys_without_sense_are_refused(void **unused)
     size_t len = offsetof(struct hca_key, rkey) + 8 * 4;
     (void)unused;
     open_with(PART, UINT64_MAX);
-    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
+    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
                      AQ_OK);
     aqi_rdma_mem_unmap(&hca.rdma.tp, rmem);
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
@@ -257,11 +257,13 @@ static void keys_without_sense_are_refused(void **unused)
     bad[6].shift = 64;
     bad[7].rails = 4, bad[7].parts = 16;
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
-        assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &bad[i], len, BASE, LEN, &rmem),
-                         AQ_EPROTO);
-    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len - 1, BASE, LEN, &rmem),
-                     AQ_EPROTO);
-    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, 0, BASE, LEN, &rmem),
+        assert_int_equal(
+            aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &bad[i], len, BASE, LEN, &rmem),
+            AQ_EPROTO);
+    assert_int_equal(
+        aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len - 1, BASE, LEN, &rmem),
+        AQ_EPROTO);
+    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, 0, BASE, LEN, &rmem),
                      AQ_EPROTO);
     close_all();
 }
@@ -282,8 +284,8 @@ static void open_both(void)
     both.comp = (struct aqi_comp){.local = 1, .remote = 1};
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &both.mem),
                      AQ_OK);
-    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, both.mem->key, both.mem->key_len,
-                                 BASE, LEN, &both.rmem),
+    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, both.mem->key,
+                                      both.mem->key_len, BASE, LEN, &both.rmem),
                      AQ_OK);
 }
 

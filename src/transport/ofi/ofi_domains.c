@@ -353,8 +353,8 @@ static aq_status ofi_domains_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, c
     aq_status st = AQ_OK;
     do {
         unsigned i = rmem->count;
-        st = ofi_mem_map(&all->domain[i]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[i], key,
-                         key_len, addr, len, &rmem->in[i]);
+        st = aqi_rdma_mem_map(&all->domain[i]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[i],
+                              key, key_len, addr, len, &rmem->in[i]);
         if (st != AQ_OK || rmem->in[i] == NULL) break;
     } while (++rmem->count < all->count && ofi_key_len(rmem->count + 1) <= key_len);
     if (st == AQ_OK && rmem->count != 0 && rmem->in[rmem->count - 1] != NULL) {

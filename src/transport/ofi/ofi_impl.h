@@ -153,12 +153,6 @@ struct ofi_piece {
     struct ofi_piece *next_again;
 };
 
-struct ofi_mem {
-    struct aqi_rdma_mem rdma;
-    struct fid_mr *mr; /* NULL: it is lent */
-    struct ofi_key *key;
-};
-
 /* The key that peers get for a registration. */
 struct ofi_key {
     unsigned char magic[4];
@@ -326,16 +320,7 @@ struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
 
-/* ofi_memory.c */
-/* NULL, with `*err` as the provider returned it. */
-struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
-                                   int *err);
-aq_status ofi_pins_open(struct ofi_tp *ofi);
-aq_status ofi_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
-struct aqi_rdma_mem *ofi_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len);
-void ofi_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
-aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
-                      uint64_t addr, size_t len, struct aqi_rmem **rmem);
+aq_status ofi_pins_open(struct ofi_tp *ofi); /* ofi_driver.c */
 
 /* ofi_peer.c. With the lock held. */
 aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);

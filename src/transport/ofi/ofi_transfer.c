@@ -220,8 +220,8 @@ void ofi_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
     struct ofi_tp *ofi = (struct ofi_tp *)rdma;
     struct ofi_op *op = (struct ofi_op *)want;
     const struct ofi_rmem *rmem = (const struct ofi_rmem *)there;
-    const struct ofi_mem *here = (const struct ofi_mem *)mem;
-    bool known = here != NULL && here->mr != NULL;
+    const struct aqi_rdma_mem *here = (const struct aqi_rdma_mem *)mem;
+    bool known = here != NULL && here->parts != 0;
     op->key = rmem->key;
     op->shift = rmem->base - there->rmem.addr;
     op->inject = !want->get && want->len <= ofi->put_inject;
@@ -231,7 +231,7 @@ void ofi_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
         return;
     }
     aqi_rdma_local(rdma, want, known, want->get ? ofi_config.get_bounce : ofi_config.put_bounce);
-    if (known && want->by == AQI_BY_KNOWN) op->desc = fi_mr_desc(here->mr);
+    if (known && want->by == AQI_BY_KNOWN) op->desc = fi_mr_desc(here->mr[0][0]);
 }
 
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,

@@ -303,7 +303,8 @@ static void ofi_trial_remote(struct ofi_trial *trial, const struct ofi_trial_row
          report = row->how == OFI_TRIAL_REPORT;
     size_t len = inject ? aqi_min(ofi->put_inject, row->len) : row->len;
     if ((ofi->without & OFI_REMOTE) != 0 || len == 0 || !ofi_trial_register(trial)) return;
-    const struct ofi_mem *mem = (const struct ofi_mem *)trial->mem;
+    const struct aqi_rdma_mem *mem = (const struct aqi_rdma_mem *)trial->mem;
+    const struct ofi_key *key = trial->mem->key;
     unsigned char *local = trial->areas + OFI_TRIAL_AREA;
     unsigned char *from = get ? trial->areas : local, *to = get ? local : trial->areas;
     ofi_trial_begin(trial);
@@ -311,16 +312,16 @@ static void ofi_trial_remote(struct ofi_trial *trial, const struct ofi_trial_row
     memset(to, 0, OFI_TRIAL_AREA);
     memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
-    trial->op = (struct ofi_op){.op = {.peer = &trial->self.rdma,
-                                       .is_long = report,
-                                       .get = get,
-                                       .remote = mem->key->base + OFI_TRIAL_OFFSET,
-                                       .local = local + OFI_TRIAL_OFFSET},
-                                .key = mem->key->keys[0],
-                                .inject = inject,
-                                .data = OFI_TRIAL_DATA,
-                                .desc = !inject && ofi_wants(ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr)
-                                                                               : NULL};
+    trial->op = (struct ofi_op){
+        .op = {.peer = &trial->self.rdma,
+               .is_long = report,
+               .get = get,
+               .remote = key->base + OFI_TRIAL_OFFSET,
+               .local = local + OFI_TRIAL_OFFSET},
+        .key = key->keys[0],
+        .inject = inject,
+        .data = OFI_TRIAL_DATA,
+        .desc = !inject && ofi_wants(ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr[0][0]) : NULL};
     trial->piece =
         (struct ofi_piece){.ctx.kind = OFI_PIECE, .rdma = {.op = &trial->op.op, .len = len}};
     ofi_trial_post(trial, NULL);

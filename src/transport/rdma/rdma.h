@@ -21,6 +21,7 @@
 enum {
     AQI_RDMA_RAILS = 4,
     AQI_RDMA_KEY = 16,    /* bytes of a peer's key for memory that is registered on demand */
+    AQI_RDMA_KEYS = 136,  /* and of one for a segment */
     AQI_RDMA_CHUNK = 64,  /* buffers that are registered together */
     AQI_RDMA_BATCH = 16,  /* completions or held messages handled at once */
     AQI_RDMA_LENDING = 3, /* the `handler` of lending messages, whose kind is AQI_AM_NONE */
@@ -54,10 +55,14 @@ struct aqi_rdma_piece {
     struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
 };
 
-/* Memory of this process: the first member of the driver's struct. */
+/* Memory of this process, registered in parts of 1 << `shift` bytes, or lent on demand. */
 struct aqi_rdma_mem {
     struct aqi_mem mem;
-    struct aqi_pins_segment segment; /* if it is lent on demand */
+    struct aqi_pins_segment segment; /* if it is lent */
+    uint8_t shift;
+    uint16_t parts; /* 0: it is lent */
+    uint64_t key[AQI_RDMA_KEYS / sizeof(uint64_t)];
+    void *mr[][AQI_RDMA_RAILS]; /* of each part */
 };
 
 /* Memory of a peer: the first member of the driver's struct. */
@@ -107,8 +112,9 @@ struct aqi_rdma {
 /* With the lock held, unless stated otherwise. */
 struct aqi_rdma_driver {
     const char *name;
-    size_t buf_size, op_size, peer_size; /* of the driver's structs */
+    size_t buf_size, op_size, peer_size, rmem_size; /* of the driver's structs */
     bool pins; /* registered memory stays accessible to the network even if not to the program */
+    bool one_thread; /* it may not be called by several threads at once, even to register memory */
 
     /*
      * Register memory with all rails; `mr` gets their handles. AQ_ELIMIT: there is no room;
@@ -121,13 +127,15 @@ struct aqi_rdma_driver {
     /* The key of this memory for peers; returns its length. */
     size_t (*key)(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr, void *key);
 
-    /* Register a segment and make its key, as in transport.h, without the lock. AQ_ELIMIT: it
-     * cannot be registered, and the cause has been logged. */
-    aq_status (*mem_reg)(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
-    /* Make a segment to be lent: peers request pieces, and get them if pools and limits allow.
-     * NULL: out of memory. */
-    struct aqi_rdma_mem *(*mem_lent)(struct aqi_rdma *rdma, void *addr, size_t len);
-    void (*mem_drop)(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
+    /* Without the lock: in which parts to register a segment. AQ_ELIMIT: it would take too many,
+     * which has been logged; AQ_ENOTSUP: no memory can be accessed by peers. */
+    aq_status (*split)(struct aqi_rdma *rdma, size_t len, uint8_t *shift);
+    /* Likewise: make the key of a segment; returns its length. 0: it has none. */
+    size_t (*seal)(struct aqi_rdma *rdma, const struct aqi_rdma_mem *mem, void *key);
+    /* Likewise: read such a key of a peer into the driver's part of `rmem`, and rmem->lent.
+     * AQ_EPROTO: it is malformed; AQ_ENOTSUP: the memory is to be accessed by messages. */
+    aq_status (*map)(struct aqi_rdma *rdma, const void *key, size_t key_len,
+                     struct aqi_rdma_rmem *rmem);
 
     /* Whether a message may be sent to the peer; AQ_AGAIN: not now. */
     aq_status (*ready)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
@@ -317,6 +325,8 @@ unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
 aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void aqi_rdma_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 void aqi_rdma_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+aq_status aqi_rdma_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
+                           size_t key_len, uint64_t addr, size_t len, struct aqi_rmem **rmem);
 /* How memory that cannot be registered is accessed, as text that completes a sentence, and the
  * level at which to log it. */
 static inline const char *aqi_rdma_instead(const struct aqi_rdma *rdma)
