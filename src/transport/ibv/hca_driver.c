@@ -154,20 +154,29 @@ aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine
     return AQ_EPEER;
 }
 
-static aq_status hca_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
-                                   struct aqi_rdma_buf **buf)
+/* For a reply to a request, a buffer is posted first. */
+static aq_status hca_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *to,
+                                   enum aqi_rdma_message kind, struct aqi_rdma_buf **buf)
 {
     struct hca_tp *hca = (struct hca_tp *)rdma;
-    uint32_t more = hca->depth + AQI_LENDING_MESSAGES;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    uint32_t more = kind == AQI_RDMA_REQUEST ? 0 : hca->depth;
+    if (kind == AQI_RDMA_OWN) more += AQI_LENDING_MESSAGES;
     *buf = aqi_rdma_bounce_get(rdma, more);
-    return *buf != NULL ? AQ_OK : hca_bounce_none(hca, (struct hca_peer *)peer, more);
+    if (*buf == NULL) return hca_bounce_none(hca, peer, more);
+    aq_status st = kind == AQI_RDMA_REQUEST ? hca_message_expect(hca, peer) : AQ_OK;
+    if (st != AQ_OK) aqi_rdma_bounce_put(rdma, *buf);
+    return st;
 }
 
 static aq_status hca_driver_send(struct aqi_rdma *rdma, struct aqi_rdma_peer *to,
                                  struct aqi_rdma_buf *buf)
 {
+    struct hca_tp *hca = (struct hca_tp *)rdma;
     struct hca_peer *peer = (struct hca_peer *)to;
-    aq_status st = hca_message_send((struct hca_tp *)rdma, peer, buf, peer->number);
+    bool ring = hca_ring_is_ours(peer) && !hca_message_is_lending(hca, buf);
+    aq_status st = ring ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
+    if (st == AQ_ENOTSUP) st = hca_message_send(hca, peer, buf, peer->number);
     if (st != AQ_OK) aqi_rdma_bounce_put(rdma, buf);
     return st;
 }
@@ -249,6 +258,7 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .reach = hca_transfer_reach,
                                            .straight = hca_transfer_at_once,
                                            .post = hca_transfer_post,
+                                           .am_long = hca_long_begin,
                                            .void_long = hca_long_void,
                                            .lent = hca_driver_lent,
                                            .meet = hca_driver_meet,

@@ -332,6 +332,7 @@ extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
 static inline void hca_begin(struct hca_tp *hca)
 {
     hca->rdma.most = hca_config.bounces;
+    hca->rdma.max_long = UINT32_MAX;
     hca->rdma.whole = true;
     hca->post.sg_list = &hca->post_piece;
     hca->post.num_sge = 1;
@@ -595,12 +596,11 @@ bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
 void hca_message_dispatch(struct hca_tp *hca, struct aqi_rdma_buf *buf,
                           enum aqi_progress_mode mode);
 
-/* hca_long.c */
-aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                      const struct aqi_rmem *rmem, const struct aqi_mem *mem,
-                      struct aqi_comp *comp);
-/* With the lock held. Its payload has been posted: post the header. AQ_AGAIN: no room; a failure
- * has ended the operation. */
+/* hca_long.c. With the lock held. */
+aq_status hca_long_begin(struct aqi_rdma *rdma, struct aqi_transfer *want, const struct aqi_am *am,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
+/* Its payload has been posted: post the header. AQ_AGAIN: no room; a failure has ended the
+ * operation. */
 aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op);
 /* Part of it could not be written: make its header run no handler. */
 AQI_COLD void hca_long_void(struct aqi_rdma *rdma, struct aqi_transfer *op);

@@ -119,7 +119,7 @@ static aq_status send_long(uint32_t slot, uint32_t len, struct aqi_comp *comp, u
                               .addr = (uintptr_t)memory + (size_t)slot * SLOT,
                               .args = args,
                               .payload = source};
-    aq_status st = hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, comp);
+    aq_status st = aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, comp);
     if (st == AQ_OK) slots[slot].sent++;
     if (comp == NULL) memset(source, 0x55, len); /* it was copied */
     return st;
@@ -351,21 +351,22 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
                         .addr = (uintptr_t)memory + sizeof(memory) - LONG + 1,
                         .payload = source};
     (void)unused;
-    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
                      AQ_ERANGE);
-    lent.key.parts = 0;
+    lent.rdma.lent = true;
     am.addr--;
     assert_int_equal(
-        hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rdma.rmem, here, &comp),
+        aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rdma.rmem, here, &comp),
         AQ_ENOTSUP);
     am.nbytes = 0;
-    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
                      AQ_ENOTSUP);
     peer->state = HCA_CALLING;
     am.nbytes = LONG;
-    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
                      AQ_AGAIN);
-    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, NULL), AQ_AGAIN);
+    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, NULL),
+                     AQ_AGAIN);
     peer->state = HCA_UP;
     assert_int_equal(hca->rdma.bounced, 0);
     assert_int_equal(comp.status, AQ_OK);

@@ -68,32 +68,6 @@ aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct aqi
     return hca_link_is_full(hca, link) ? AQ_AGAIN : hca_message_go(hca, peer, link, buf, number);
 }
 
-static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi_peer *to,
-                                                   const struct aqi_am *am, struct aqi_comp *comp)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    struct hca_peer *peer = (struct hca_peer *)to;
-    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    aqi_rdma_lock(&hca->rdma);
-    aq_status st =
-        aqi_rdma_fenced(&hca->rdma) ? AQ_AGAIN : hca_message_ready(&hca->rdma, &peer->rdma);
-    struct aqi_rdma_buf *buf =
-        st == AQ_OK ? aqi_rdma_bounce_get(&hca->rdma, reply ? hca->depth : 0) : NULL;
-    if (st == AQ_OK && AQI_UNLIKELY(buf == NULL))
-        st = hca_bounce_none(hca, peer, reply ? hca->depth : 0);
-    if (st == AQ_OK) {
-        aqi_rdma_encode(&hca->rdma, buf, am);
-        if (!reply) st = hca_message_expect(hca, peer);
-        if (AQI_LIKELY(st == AQ_OK))
-            st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
-        if (st == AQ_ENOTSUP) st = hca_message_send(hca, peer, buf, peer->number);
-        if (st != AQ_OK) aqi_rdma_bounce_put(&hca->rdma, buf);
-    }
-    aqi_rdma_unlock(&hca->rdma);
-    if (st == AQ_OK) aqi_comp_local(comp);
-    return st;
-}
-
 /* Whether a message can be posted right away, with nothing to check or do first. */
 static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct hca_peer *peer,
                                         const struct hca_link *link, const struct aqi_am *am)
@@ -114,7 +88,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct hca_peer *peer = (struct hca_peer *)to;
     struct hca_link *link = &peer->link[peer->first];
     if (AQI_UNLIKELY(comp != NULL || !hca_message_is_usual(hca, peer, link, am)))
-        return hca_message_send_any(tp, to, am, comp);
+        return aqi_rdma_am_send(tp, to, am, comp);
     struct aqi_rdma_buf *buf = hca->rdma.free;
     hca->rdma.free = buf->next;
     hca->rdma.bounced++;

@@ -508,7 +508,8 @@ static void a_long_keeps_to_the_link_of_messages(void **unused)
     open_both();
     peer.first = 1;
     assert_int_equal(
-        hca_am_long(&hca.rdma.tp, &peer.rdma.peer, &am, both.rmem, both.mem, &both.comp), AQ_OK);
+        aqi_rdma_am_long(&hca.rdma.tp, &peer.rdma.peer, &am, both.rmem, both.mem, &both.comp),
+        AQ_OK);
     assert_int_equal(card.posts, 6);
     for (unsigned i = 0; i < card.posts; i++) {
         assert_int_equal(card.wr[i].imm_data, 1);

@@ -108,7 +108,7 @@ static aq_status ofi_domains_am_send(struct aqi_tp *tp, struct aqi_peer *to,
     struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
     int place = ofi_domains_place_for(all, peer, am);
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
-    return ofi_am_send(&all->domain[place]->rdma.tp, peer->in[place], am, comp);
+    return aqi_rdma_am_send(&all->domain[place]->rdma.tp, peer->in[place], am, comp);
 }
 
 static unsigned ofi_domains_place_of(struct ofi_domains *all, const struct ofi_domains_rmem *rmem)
@@ -133,8 +133,8 @@ static aq_status ofi_domains_am_long(struct aqi_tp *tp, struct aqi_peer *to,
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
     unsigned at = (unsigned)place;
     if (AQI_UNLIKELY(at >= there->count)) return AQ_ENOTSUP;
-    return ofi_am_long(&all->domain[at]->rdma.tp, peer->in[at], am, there->in[at],
-                       ofi_domains_local(mem, at), comp);
+    return aqi_rdma_am_long(&all->domain[at]->rdma.tp, peer->in[at], am, there->in[at],
+                            ofi_domains_local(mem, at), comp);
 }
 
 static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,

@@ -135,10 +135,11 @@ aq_status ofi_pins_open(struct ofi_tp *ofi)
 /* --- messages, transfers and peers ----------------------------------------------------------- */
 
 static aq_status ofi_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
-                                   struct aqi_rdma_buf **buf)
+                                   enum aqi_rdma_message kind, struct aqi_rdma_buf **buf)
 {
+    bool room = ofi_message_room((struct ofi_tp *)rdma, kind != AQI_RDMA_REQUEST);
     (void)peer;
-    *buf = ofi_message_room((struct ofi_tp *)rdma, true) ? aqi_rdma_get(rdma) : NULL;
+    *buf = room ? aqi_rdma_get(rdma) : NULL;
     return *buf != NULL ? AQ_OK : AQ_AGAIN;
 }
 
@@ -187,6 +188,7 @@ const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .handle = ofi_message_run,
                                            .reach = ofi_transfer_reach,
                                            .post = ofi_transfer_post,
+                                           .am_long = ofi_long_begin,
                                            .void_long = ofi_long_failed,
                                            .lent = ofi_driver_lent,
                                            .meet = ofi_peer_meet,

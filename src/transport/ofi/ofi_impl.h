@@ -198,7 +198,6 @@ struct ofi_tp {
     struct aqi_credit_limits limits; /* limits on requests in flight, as in force */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
-    size_t reported;   /* and of the largest Long whose write is reported by the peer's queue */
     uint32_t messages; /* maximum in flight to this process, if all peers send at once */
     uint32_t receives; /* buffers to post; posted */
     uint32_t posted;
@@ -359,8 +358,6 @@ void ofi_peer_end_transfers(struct ofi_tp *ofi);
  */
 ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
                               size_t len);
-aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                      struct aqi_comp *comp);
 /* The start of a message of the transport itself. */
 static inline struct aqi_am_wire ofi_message_own(const struct ofi_tp *ofi, uint8_t what)
 {
@@ -432,7 +429,7 @@ aq_status ofi_transfer_post(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Post all of the write of a Long, or nothing (AQ_AGAIN, AQ_ENOTSUP). Without counters, its source
  * is copied. */
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
-                                      const struct ofi_rmem *rmem, const struct aqi_mem *mem);
+                                      const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
 /* Post a piece; returns the provider's result. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
@@ -451,11 +448,9 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* whether a piece is 
  */
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
 
-/* ofi_long.c */
-aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                      const struct aqi_rmem *rmem, const struct aqi_mem *mem,
-                      struct aqi_comp *comp);
-/* With the lock held. */
+/* ofi_long.c. With the lock held. */
+aq_status ofi_long_begin(struct aqi_rdma *rdma, struct aqi_transfer *want, const struct aqi_am *am,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
 void ofi_long_open(struct ofi_tp *ofi); /* after the self-test */
 /* Whether the peer has the header of this transfer, and so the write. */
 bool ofi_long_has_arrived(const struct ofi_op *op);

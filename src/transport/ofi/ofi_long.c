@@ -18,7 +18,6 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "base/touch.h"
 
 #include <string.h>
 
@@ -33,15 +32,6 @@ struct ofi_long {
 };
 
 /* --- conditions ------------------------------------------------------------------------------ */
-
-/* A peer that has confirmed nothing may not know this process yet, and would ignore the report. */
-static bool ofi_long_is_reported(const struct ofi_peer *peer, const struct aqi_am *am,
-                                 const struct ofi_rmem *rmem)
-{
-    const struct aqi_rmem *range = &rmem->rdma.rmem;
-    return peer->confirmed != 0 && !rmem->rdma.lent &&
-           aqi_within(am->addr, am->nbytes, range->addr, range->len);
-}
 
 static uint64_t ofi_long_data(const struct ofi_tp *ofi, uint32_t number)
 {
@@ -70,8 +60,8 @@ void ofi_long_open(struct ofi_tp *ofi)
     limits->packed = limits->max_medium;
     if (direct && ofi->inject > frame)
         limits->packed = aqi_min(limits->max_medium, ofi->inject - frame);
-    ofi->reported = !possible ? 0 : direct ? ofi->put_inject : ofi_config.piece;
-    if (!ofi_wants(ofi, FI_MR_LOCAL)) limits->copied = aqi_min(ofi->reported, AQI_RDMA_COPIED);
+    ofi->rdma.max_long = !possible ? 0 : direct ? ofi->put_inject : ofi_config.piece;
+    if (!ofi_wants(ofi, FI_MR_LOCAL)) limits->copied = aqi_min(ofi->rdma.max_long, AQI_RDMA_COPIED);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
@@ -79,65 +69,34 @@ void ofi_long_open(struct ofi_tp *ofi)
 static void ofi_long_header(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
                             struct ofi_buf *buf)
 {
-    struct aqi_am header = *am;
     struct ofi_long number = {.valid = 1, .number = ++peer->writes};
-    size_t len = aqi_am_payload_offset(am->nargs);
-    aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
-    aqi_am_encode(buf->rdma.bytes, &header, ofi->rdma.params.self);
-    memcpy(buf->rdma.bytes, &ofi->rdma.stamp, sizeof(ofi->rdma.stamp));
-    memcpy(buf->rdma.bytes + len, &number, sizeof(number));
-    buf->rdma.len = (uint32_t)(len + sizeof(number));
+    aqi_rdma_encode_long(&ofi->rdma, &buf->rdma, am);
+    memcpy(buf->rdma.bytes + buf->rdma.len, &number, sizeof(number));
+    buf->rdma.len += (uint32_t)sizeof(number);
     buf->is_long = true;
     buf->write = number.number;
     peer->longs++;
     ofi_message_post_later(ofi, peer, buf);
 }
 
-static aq_status ofi_long_write(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
-                                const struct ofi_rmem *rmem, const struct aqi_mem *mem,
-                                struct aqi_comp *comp)
+/* A peer that has confirmed nothing may not know this process yet, and would ignore the report. */
+aq_status ofi_long_begin(struct aqi_rdma *rdma, struct aqi_transfer *want, const struct aqi_am *am,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
 {
-    struct ofi_op op = {.header = peer->given + 1,
-                        .data = ofi_long_data(ofi, peer->writes + 1),
-                        .op = {.peer = &peer->rdma,
-                               .is_long = true,
-                               .comp = comp,
-                               .remote = am->addr,
-                               .local = (unsigned char *)(uintptr_t)am->payload,
-                               .len = am->nbytes}};
-    return ofi_transfer_write_reported(ofi, &op, rmem, mem);
-}
-
-static aq_status ofi_long_send(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
-                               const struct ofi_rmem *rmem, const struct aqi_mem *mem,
-                               struct aqi_comp *comp)
-{
-    if (!ofi_long_is_reported(peer, am, rmem)) return AQ_ENOTSUP;
-    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(&ofi->rdma, &peer->rdma);
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
+    struct ofi_peer *peer = (struct ofi_peer *)want->peer;
+    struct aqi_rdma_buf *buf;
+    if (peer->confirmed == 0) return AQ_ENOTSUP;
+    if (peer->longs >= OFI_LONGS) return AQ_AGAIN;
+    aq_status st = rdma->driver->buffer(rdma, want->peer, aqi_rdma_kind(am), &buf);
     if (st != AQ_OK) return st;
-    if (peer->longs >= OFI_LONGS || !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0))
-        return AQ_AGAIN;
-    struct ofi_buf *buf = ofi_buf_get(ofi);
-    if (buf == NULL) return AQ_AGAIN;
-    st = ofi_long_write(ofi, peer, am, rmem, mem, comp);
-    if (st != AQ_OK) {
-        ofi_buf_put(ofi, buf);
-        return st;
-    }
-    ofi_long_header(ofi, peer, am, buf);
-    return AQ_OK;
-}
-
-aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                      const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    if (am->nbytes == 0 || am->nbytes > ofi->reported) return AQ_ENOTSUP;
-    aqi_touch_read(am->payload, am->nbytes);
-    aqi_rdma_lock(&ofi->rdma);
-    aq_status st =
-        ofi_long_send(ofi, (struct ofi_peer *)peer, am, (const struct ofi_rmem *)rmem, mem, comp);
-    aqi_rdma_unlock(&ofi->rdma);
+    const struct ofi_op op = {
+        .header = peer->given + 1, .data = ofi_long_data(ofi, peer->writes + 1), .op = *want};
+    st = ofi_transfer_write_reported(ofi, &op, rmem, mem);
+    if (st == AQ_OK)
+        ofi_long_header(ofi, peer, am, (struct ofi_buf *)buf);
+    else
+        aqi_rdma_put(rdma, buf);
     return st;
 }
 

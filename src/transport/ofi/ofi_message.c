@@ -59,6 +59,10 @@ aq_status ofi_message_post(struct aqi_rdma *rdma, struct aqi_rdma_peer *to,
     struct ofi_tp *ofi = (struct ofi_tp *)rdma;
     struct ofi_peer *peer = (struct ofi_peer *)to;
     struct ofi_buf *buf = (struct ofi_buf *)message;
+    const struct aqi_am_wire *head = (const void *)message->bytes;
+    /* The header of a Long that is a put: it has no number of a write. */
+    if (AQI_UNLIKELY(head->kind == AQI_AM_LONG_HEADER))
+        memset(message->bytes + message->len, 0, OFI_ALIGN);
     buf->number = peer->given + 1;
     aq_status st = ofi_message_give(ofi, peer, buf, OFI_SEND);
     if (st == AQ_OK)
@@ -79,27 +83,6 @@ void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct of
     }
     ofi_flush_keep(ofi, peer, buf);
     if (st != AQ_OK) ofi_flush_again(ofi, peer, buf);
-}
-
-aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
-                      struct aqi_comp *comp)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    struct ofi_peer *peer = (struct ofi_peer *)to;
-    aqi_rdma_lock(&ofi->rdma);
-    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(&ofi->rdma, &peer->rdma);
-    if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
-    struct ofi_buf *buf = st == AQ_OK ? ofi_buf_get(ofi) : NULL;
-    if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
-    if (st == AQ_OK) {
-        aqi_rdma_encode(&ofi->rdma, &buf->rdma, am);
-        if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER))
-            memset(buf->rdma.bytes + buf->rdma.len, 0, OFI_ALIGN);
-        st = ofi_message_post(&ofi->rdma, &peer->rdma, &buf->rdma);
-    }
-    aqi_rdma_unlock(&ofi->rdma);
-    if (st == AQ_OK) aqi_comp_local(comp);
-    return st;
 }
 
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)

@@ -235,7 +235,7 @@ void ofi_transfer_reach(struct aqi_rdma *rdma, struct aqi_transfer *want,
 }
 
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
-                                      const struct ofi_rmem *rmem, const struct aqi_mem *mem)
+                                      const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem)
 {
     struct ofi_op *op = aqi_pool_get(&ofi->rdma.ops);
     aq_status st = AQ_AGAIN;
@@ -245,7 +245,7 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
         if (!aqi_rdma_copy(&ofi->rdma, &op->op)) goto no_copy;
         mem = NULL;
     }
-    ofi_transfer_reach(&ofi->rdma, &op->op, &rmem->rdma, mem);
+    ofi_transfer_reach(&ofi->rdma, &op->op, rmem, mem);
     struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
     if (piece == NULL) goto no_piece;
     st = piece->rdma.len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;

@@ -289,7 +289,7 @@ static aq_status lending_post(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
                                      .addr = peer->lender.received};
     struct aqi_rdma_buf *buf;
     aq_status st = rdma->driver->ready(rdma, peer);
-    if (st == AQ_OK) st = rdma->driver->buffer(rdma, peer, &buf);
+    if (st == AQ_OK) st = rdma->driver->buffer(rdma, peer, AQI_RDMA_OWN, &buf);
     if (st != AQ_OK) return st;
     memcpy(buf->bytes, &head, sizeof(head));
     if (len != 0) memcpy(buf->bytes + sizeof(head), bytes, len);

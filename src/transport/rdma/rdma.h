@@ -94,6 +94,7 @@ struct aqi_rdma {
     uint32_t stamp;   /* in each message */
     uint64_t now;     /* the latest time passed to progress; never goes back */
     size_t buffer;    /* size of a buffer */
+    size_t max_long;  /* bytes of the largest Long that am_long of the driver takes */
     uint64_t most;    /* maximum number of buffers to send from; replies may use more */
     uint32_t bounced; /* such buffers in use */
     uint32_t waiting; /* transfers not completely posted */
@@ -107,6 +108,12 @@ struct aqi_rdma {
     struct aqi_pool ops;
     struct aqi_pins pins; /* open if local memory must be registered, or memory is lent */
     struct aqi_lending lending;
+};
+
+enum aqi_rdma_message {
+    AQI_RDMA_REQUEST,
+    AQI_RDMA_REPLY, /* it never waits for requests */
+    AQI_RDMA_OWN    /* of the engine itself, without credits */
 };
 
 /* With the lock held, unless stated otherwise. */
@@ -139,9 +146,9 @@ struct aqi_rdma_driver {
 
     /* Whether a message may be sent to the peer; AQ_AGAIN: not now. */
     aq_status (*ready)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* A buffer for a message of the engine itself, which needs no credit; AQ_AGAIN: not now. */
+    /* A buffer for a message of this kind. AQ_AGAIN: not now; AQ_EPEER: the peer has failed. */
     aq_status (*buffer)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
-                        struct aqi_rdma_buf **buf);
+                        enum aqi_rdma_message kind, struct aqi_rdma_buf **buf);
     /* Send it. On failure, the buffer has been freed. */
     aq_status (*send)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, struct aqi_rdma_buf *buf);
     /* The message in `buf` has been processed: release the buffer. */
@@ -159,6 +166,10 @@ struct aqi_rdma_driver {
     /* Post the next piece, or `header`, of the peer's first waiting transfer. AQ_AGAIN: not now;
      * AQ_EPEER: everything to the peer has ended. */
     aq_status (*post)(struct aqi_rdma *rdma, struct aqi_transfer *op);
+    /* Begin the transfer of a Long's payload, as described by `want`, and send its header, now or
+     * after it. AQ_AGAIN: not now; AQ_ENOTSUP: as in transport.h. */
+    aq_status (*am_long)(struct aqi_rdma *rdma, struct aqi_transfer *want, const struct aqi_am *am,
+                         const struct aqi_rdma_rmem *rmem, const struct aqi_mem *mem);
     /* A piece of a Long could not be written: its handler must not run. */
     void (*void_long)(struct aqi_rdma *rdma, struct aqi_transfer *op);
     /* The peer has lent the memory, op->loan->wait.use. Returns false if the key is malformed. */
@@ -278,17 +289,20 @@ static inline void aqi_rdma_bounce_put(struct aqi_rdma *rdma, struct aqi_rdma_bu
     aqi_rdma_put(rdma, buf);
 }
 
-/* message.c. With the lock held. */
-/* Write the message into the buffer. */
-static AQI_INLINE void aqi_rdma_encode(const struct aqi_rdma *rdma, struct aqi_rdma_buf *buf,
-                                       const struct aqi_am *am)
+/* message.c */
+static inline enum aqi_rdma_message aqi_rdma_kind(const struct aqi_am *am)
 {
-    size_t len = aqi_am_payload_offset(am->nargs), payload = aqi_am_payload(am);
-    ((struct aqi_am_wire *)(void *)buf->bytes)->stamp = rdma->stamp;
-    aqi_am_encode_here(buf->bytes, am, rdma->params.self);
-    if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
-    buf->len = (uint32_t)(len + payload);
+    return (am->flags & AQI_AM_IS_REPLY) != 0 ? AQI_RDMA_REPLY : AQI_RDMA_REQUEST;
 }
+aq_status aqi_rdma_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                           struct aqi_comp *comp);
+aq_status aqi_rdma_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                           const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                           struct aqi_comp *comp);
+/* With the lock held. */
+/* Write the header of a Long into the buffer. */
+void aqi_rdma_encode_long(const struct aqi_rdma *rdma, struct aqi_rdma_buf *buf,
+                          const struct aqi_am *am);
 /* Decode the message in `bytes`, which is that of `buf` or a copy. Returns false if malformed. */
 static AQI_INLINE bool aqi_rdma_read(const struct aqi_rdma *rdma, const struct aqi_rdma_buf *buf,
                                      unsigned char *bytes, struct aqi_am *am)
@@ -419,10 +433,8 @@ static inline void aqi_rdma_link(struct aqi_transfer *op)
 bool aqi_rdma_copy(struct aqi_rdma *rdma, struct aqi_transfer *op);
 void aqi_rdma_drop_copy(struct aqi_rdma *rdma, struct aqi_transfer *op); /* if there is one */
 void aqi_rdma_close_copies(struct aqi_rdma *rdma);
-/* The transfer has ended for the initiator: update its counters, for the last time. */
-void aqi_rdma_end(struct aqi_transfer *op);
-void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op); /* no piece may be posted */
-void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op); /* both */
+/* The transfer has ended, and no piece of it is posted. */
+void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Queue it, to be posted as soon as possible. */
 static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
@@ -432,15 +444,6 @@ static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op
     op->next = NULL;
     *peer->last_waiting = op;
     peer->last_waiting = &op->next;
-}
-/* Remove the peer's first transfer from its queue. */
-static inline struct aqi_transfer *aqi_rdma_pop(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    struct aqi_transfer *op = peer->waiting;
-    peer->waiting = op->next;
-    if (op->next == NULL) peer->last_waiting = &peer->waiting;
-    rdma->waiting--;
-    return op;
 }
 /* Remove it from the queue, if it is there. */
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);

@@ -84,7 +84,8 @@ void aqi_rdma_close_copies(struct aqi_rdma *rdma)
 
 /* --- the life of a transfer ------------------------------------------------------------------ */
 
-void aqi_rdma_end(struct aqi_transfer *op)
+/* It has ended for the initiator: update its counters, for the last time. */
+static void rdma_end(struct aqi_transfer *op)
 {
     op->ended = true;
     if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
@@ -94,7 +95,8 @@ void aqi_rdma_end(struct aqi_transfer *op)
     if (op->next_op != NULL) op->next_op->link = op->link;
 }
 
-void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op)
+/* No piece of it may be posted. */
+static void rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     if (AQI_UNLIKELY(op->loan != NULL)) aqi_lending_end(rdma, op);
     if (AQI_UNLIKELY(op->follows)) aqi_rdma_bounce_put(rdma, op->header);
@@ -104,8 +106,18 @@ void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op)
 
 void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
-    if (!op->ended) aqi_rdma_end(op);
-    aqi_rdma_free(rdma, op);
+    if (!op->ended) rdma_end(op);
+    rdma_free(rdma, op);
+}
+
+/* Remove the peer's first transfer from its queue. */
+static struct aqi_transfer *rdma_pop(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
+{
+    struct aqi_transfer *op = peer->waiting;
+    peer->waiting = op->next;
+    if (op->next == NULL) peer->last_waiting = &peer->waiting;
+    rdma->waiting--;
+    return op;
 }
 
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op)
@@ -191,7 +203,7 @@ void aqi_rdma_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
         struct aqi_transfer *op = peer->waiting;
         if (rdma->driver->post(rdma, op) != AQ_OK) return;
         if (op->posted != op->len || op->follows) continue;
-        (void)aqi_rdma_pop(rdma, peer);
+        (void)rdma_pop(rdma, peer);
         if (AQI_UNLIKELY(op->done == op->len)) aqi_rdma_over(rdma, op);
     }
 }
@@ -200,7 +212,7 @@ void aqi_rdma_fail_transfers(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, 
 {
     aqi_lending_fail(rdma, peer, AQ_EPEER);
     while (peer->waiting != NULL) {
-        struct aqi_transfer *op = aqi_rdma_pop(rdma, peer);
+        struct aqi_transfer *op = rdma_pop(rdma, peer);
         op->done += op->len - op->posted;
         op->posted = op->len;
     }
@@ -208,8 +220,8 @@ void aqi_rdma_fail_transfers(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, 
         next = op->next_op;
         if (op->status == AQ_OK) op->status = AQ_EPEER;
         if (!now && op->exposed && op->done != op->len) continue;
-        aqi_rdma_end(op);
-        if (op->done == op->len) aqi_rdma_free(rdma, op);
+        rdma_end(op);
+        if (op->done == op->len) rdma_free(rdma, op);
     }
 }
 
