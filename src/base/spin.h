@@ -39,4 +39,33 @@ static inline void aqi_spin_unlock_if(bool shared, struct aqi_spin *spin)
     if (shared) aqi_spin_unlock(spin);
 }
 
+/*
+ * A lock for all calls of a library. A spin lock is not fair: a thread that takes it again at once,
+ * as one that polls does, would starve others. So those that wait are counted, and a thread that
+ * has released the lock lets them in by aqi_big_yield.
+ */
+struct aqi_big_lock {
+    struct aqi_spin spin;
+    atomic_uint waiting;
+};
+
+void aqi_big_contend(struct aqi_big_lock *lock);
+void aqi_big_let_in(const struct aqi_big_lock *lock);
+
+static inline void aqi_big_lock(struct aqi_big_lock *lock)
+{
+    if (AQI_UNLIKELY(!aqi_spin_try(&lock->spin))) aqi_big_contend(lock);
+}
+
+static inline void aqi_big_unlock(struct aqi_big_lock *lock)
+{
+    aqi_spin_unlock(&lock->spin);
+}
+
+static inline void aqi_big_yield(const struct aqi_big_lock *lock)
+{
+    if (AQI_UNLIKELY(atomic_load_explicit(&lock->waiting, memory_order_relaxed) != 0))
+        aqi_big_let_in(lock);
+}
+
 #endif

@@ -69,12 +69,66 @@ static void contend_waits_for_the_holder(void **state)
     assert_int_equal((uintptr_t)seen, 77);
 }
 
+static struct {
+    struct aqi_big_lock lock;
+    uint64_t sum;
+    atomic_bool came;
+} all;
+
+static void *poll_it(void *arg)
+{
+    uint64_t mine = 0;
+    (void)arg;
+    while (mine < ROUNDS || !atomic_load(&all.came)) {
+        aqi_big_lock(&all.lock);
+        all.sum++;
+        aqi_big_unlock(&all.lock);
+        aqi_big_yield(&all.lock);
+        mine++;
+    }
+    return (void *)(uintptr_t)mine;
+}
+
+/* A thread that waits gets a big lock even though others take it again at once. */
+static void big_lock_lets_others_in(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, poll_it, NULL), 0);
+    aqi_big_lock(&all.lock);
+    aqi_big_unlock(&all.lock);
+    atomic_store(&all.came, true);
+    for (unsigned i = 0; i < THREADS; i++) {
+        void *mine;
+        pthread_join(threads[i], &mine);
+        sum += (uintptr_t)mine;
+    }
+    assert_int_equal(all.sum, sum);
+    assert_int_equal(atomic_load(&all.lock.waiting), 0);
+}
+
+/* Letting others in returns as soon as one has the lock. */
+static void big_lock_yields_no_longer_than_needed(void **state)
+{
+    struct aqi_big_lock lock = {.waiting = 1};
+    (void)state;
+    aqi_big_lock(&lock);
+    aqi_big_yield(&lock);
+    aqi_big_unlock(&lock);
+    aqi_big_yield(&lock); /* none comes: a system call */
+    assert_true(aqi_spin_try(&lock.spin));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(try_takes_it_once),
         cmocka_unit_test(threads_exclude_each_other),
         cmocka_unit_test(contend_waits_for_the_holder),
+        cmocka_unit_test(big_lock_lets_others_in),
+        cmocka_unit_test(big_lock_yields_no_longer_than_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,7 +315,7 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
             ep_unpark(ep);
     }
     aqc_unlock();
-    aqc_yield();
+    aqi_big_yield(&aqc.lock);
     lib_alone_yield(spins);
     return status;
 }

@@ -265,8 +265,7 @@ void aqc_rma_close(struct aqc_ep *ep);
 /* --- the library ----------------------------------------------------------------------------- */
 
 struct aqc {
-    struct aqi_spin lock;
-    _Atomic uint32_t waiting; /* threads that wait for the lock */
+    struct aqi_big_lock lock;
     unsigned users;
     bool forked; /* in a child of the process that initialized the library */
     uint32_t flags;
@@ -298,20 +297,13 @@ struct aqc {
 
 extern struct aqc aqc;
 
-void aqc_lock_contended(void);
 static inline void aqc_lock(void)
 {
-    if (AQI_UNLIKELY(!aqi_spin_try(&aqc.lock))) aqc_lock_contended();
+    aqi_big_lock(&aqc.lock);
 }
 static inline void aqc_unlock(void)
 {
-    aqi_spin_unlock(&aqc.lock);
-}
-void aqc_let_in(void);
-/* The lock is not fair: a thread that polls without a pause must let others take it. */
-static inline void aqc_yield(void)
-{
-    if (AQI_UNLIKELY(atomic_load_explicit(&aqc.waiting, memory_order_relaxed) != 0)) aqc_let_in();
+    aqi_big_unlock(&aqc.lock);
 }
 void aqc_wake_thread(void);
 /* aqc_lock for calls of the program: the thread need not make progress now. */

@@ -15,7 +15,6 @@ struct aqc aqc;
 
 enum {
     LIBRARY_ROUNDS = 64,  /* rounds of progress between checks for connection events */
-    LIBRARY_PAUSES = 256, /* of a thread that lets others take the lock */
     LIBRARY_SPINS = 4096, /* rounds of a blocking call before it sleeps */
     LIBRARY_GRACE_MS = 1, /* time without a call of the program before the thread makes progress */
     LIBRARY_LOOK_MS = 5,  /* interval of checks for timeouts */
@@ -87,26 +86,6 @@ cci_status_t aqc_status(aq_status st)
     }
 }
 
-/* --- the lock -------------------------------------------------------------------------------- */
-
-void aqc_lock_contended(void)
-{
-    atomic_fetch_add(&aqc.waiting, 1);
-    aqi_spin_lock(&aqc.lock);
-    atomic_fetch_sub(&aqc.waiting, 1);
-}
-
-void aqc_let_in(void)
-{
-    for (unsigned i = 0; i < LIBRARY_PAUSES; i++) {
-        if (atomic_load_explicit(&aqc.waiting, memory_order_relaxed) == 0 ||
-            atomic_load_explicit(&aqc.lock.held, memory_order_relaxed))
-            return;
-        aqi_pause();
-    }
-    sched_yield(); /* they are not running */
-}
-
 /* --- opening and closing --------------------------------------------------------------------- */
 
 /* The child has neither the library's sockets nor its thread. */
@@ -115,7 +94,7 @@ static void library_in_child(void)
     if (aqc.users == 0) return;
     aqc.forked = true;
     aqc.thread_runs = false;
-    aqi_spin_unlock(&aqc.lock); /* if another thread of the parent held it */
+    aqc_unlock(); /* if another thread of the parent held it */
 }
 
 static void library_watch_forks(void)
@@ -263,7 +242,7 @@ void aqc_pause(unsigned rounds)
     else if (rounds % LIBRARY_ROUNDS == 0)
         sched_yield();
     else
-        aqc_yield();
+        aqi_big_yield(&aqc.lock);
     aqc_enter();
 }
 

@@ -439,8 +439,7 @@ struct afi_fetch {
  * --------------------------------------- */
 
 struct afi {
-    struct aqi_spin lock;
-    atomic_uint waiters; /* threads waiting for the lock */
+    struct aqi_big_lock lock;
     bool open;
     uint32_t domains; /* closing the last one closes the library */
     aq_team *world;
@@ -467,17 +466,14 @@ extern struct afi afi;
 
 int afi_library_open(void); /* 0 or a negative error */
 void afi_library_close(void);
-void afi_lock_contend(void);
-void afi_lock_hand_over(void);
 static inline void afi_lock(void)
 {
-    if (AQI_UNLIKELY(!aqi_spin_try(&afi.lock))) afi_lock_contend();
+    aqi_big_lock(&afi.lock);
 }
 static inline void afi_unlock(void)
 {
-    aqi_spin_unlock(&afi.lock);
-    if (AQI_UNLIKELY(atomic_load_explicit(&afi.waiters, memory_order_relaxed) != 0))
-        afi_lock_hand_over();
+    aqi_big_unlock(&afi.lock);
+    aqi_big_yield(&afi.lock);
 }
 /* With the lock held. */
 void afi_progress(void);

@@ -1,4 +1,4 @@
-/* fi: the provider's copy of Aqueduct, the lock, progress and waiting. */
+/* fi: the provider's copy of Aqueduct, progress and waiting. */
 #include "front/fi/fi.h"
 
 #include "base/clock.h"
@@ -22,24 +22,6 @@ enum {
     LIBRARY_SWEEP_NS = 100 * LIBRARY_MS,
     LIBRARY_MOST = 2048 /* maximum connections before unused ones are closed */
 };
-
-/* --- the lock -------------------------------------------------------------------------------- */
-
-AQI_COLD void afi_lock_contend(void)
-{
-    atomic_fetch_add_explicit(&afi.waiters, 1, memory_order_relaxed);
-    aqi_spin_contend(&afi.lock);
-    atomic_fetch_sub_explicit(&afi.waiters, 1, memory_order_relaxed);
-}
-
-/*
- * A polling thread takes the lock again immediately. Threads that wait for the lock on the same
- * core would starve: they would find it taken whenever they run.
- */
-AQI_COLD void afi_lock_hand_over(void)
-{
-    sched_yield();
-}
 
 /* --- opening --------------------------------------------------------------------------------- */
 
