@@ -205,13 +205,14 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     dgram_make_ready(&dgram->env, peer);
 }
 
-void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why)
+void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, enum aqi_dgram_loss loss,
+                const char *why)
 {
     peer->state = DGRAM_LOST; /* first: without its connection, a peer cannot be up */
     dgram_conn_free(dgram, peer, AQ_EPEER);
     dgram_kept_forget(dgram, peer);
     dgram_check_out(&dgram->hotel, &peer->guest);
-    dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, why);
+    dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, loss, why);
 }
 
 /* --- sending -----------------------------------------------------------------------------------
@@ -360,10 +361,10 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     peer->hello_at = dgram->env.now + connect_pause(dgram, peer, said);
     if (peer->state == DGRAM_CONNECTING) dgram_silence_look(&dgram->env, peer);
     if (dgram_silence_too_long(&dgram->env, peer))
-        dgram_lose(dgram, peer, aqi_dgram_unreached);
+        dgram_lose(dgram, peer, AQI_DGRAM_UNREACHED, "it was never reached");
     else if (dgram->env.config.dead_after != 0 &&
              dgram->env.now - peer->conn->heard > dgram->env.config.dead_after)
-        dgram_lose(dgram, peer, "it does not answer");
+        dgram_lose(dgram, peer, AQI_DGRAM_SILENT, "it does not answer");
 }
 
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -638,7 +639,7 @@ static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
     /* The epoch in other packets is not trusted. */
     if (!connect_fresh(dgram, peer, hello)) return true;
     if (peer->met && peer->epoch != hello->epoch) {
-        dgram_lose(dgram, peer, "it has ended: another process has its address");
+        dgram_lose(dgram, peer, AQI_DGRAM_BROKEN, "it has ended: another process has its address");
         return false;
     }
     peer->met = true;

@@ -77,8 +77,12 @@ struct aqi_dgram_config {
 /* Fill in everything except our identity: self, size, key, epoch, seed, address. */
 void aqi_dgram_defaults(struct aqi_dgram_config *config);
 
-/* The reason for `lost` after config.reach_within. */
-extern const char aqi_dgram_unreached[];
+/* Why a peer is lost. */
+enum aqi_dgram_loss {
+    AQI_DGRAM_UNREACHED, /* it was not reached within config.reach_within */
+    AQI_DGRAM_SILENT,    /* it did not answer within config.dead_after */
+    AQI_DGRAM_BROKEN     /* another reason, in the text */
+};
 
 struct aqi_dgram_hooks {
     /*
@@ -129,9 +133,8 @@ struct aqi_dgram_hooks {
     /* This peer has owed an answer for `waited` ns. Called once for each peer; may be NULL. */
     void (*silent)(void *arg, uint32_t id, uint64_t waited);
 
-    /* This peer is lost. Called once for each peer, from input, answer and progress only. `why` is
-     * aqi_dgram_unreached, or another text. */
-    void (*lost)(void *arg, uint32_t id, const char *why);
+    /* This peer is lost. Called once for each peer, from input, answer and progress only. */
+    void (*lost)(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why);
 
     /*
      * Bytes of the largest packet that the path to this peer is known to carry; larger ones are not

@@ -61,7 +61,8 @@ bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);
 /* A packet of an unknown connection has arrived: notify its sender, but not too often. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie);
-void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why);
+void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, enum aqi_dgram_loss loss,
+                const char *why);
 
 /* ways.c: nothing arrives any more; probe other ways to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);

@@ -380,6 +380,29 @@ static void test_unheard_beginner(void **state)
     dead_after = 0;
 }
 
+/* A peer that does not answer, connected or not, is lost after the time allowed. */
+static void test_dead(void **state)
+{
+    (void)state;
+    dead_after = 1000000000;
+    for (unsigned connected = 0; connected < 2; connected++) {
+        begin(0, false);
+        struct node *here = &world.node[0];
+        if (connected) assert_int_equal(send_one(here, 10, 0), AQ_OK);
+        settle(500000000);
+        world.loss = 1000;
+        assert_int_equal(send_one(here, 10, 1), AQ_OK);
+        run(900000000);
+        assert_int_equal(here->lost, 0);
+        run(4000000000);
+        assert_int_equal(here->lost, 1);
+        assert_int_equal(here->loss, AQI_DGRAM_SILENT);
+        world.loss = 0;
+        end();
+    }
+    dead_after = 0;
+}
+
 /* The time during which acknowledgements were lost does not count as RTT. The bulk is lost; small
  * messages arrive, but their sender does not learn that before the first of the bulk arrives. */
 static void test_lost_acknowledgements(void **state)
@@ -455,6 +478,7 @@ static void test_restart(void **state)
     assert_int_equal(send_one(&world.node[0], 10, 0), AQ_OK);
     run(1000000000);
     assert_int_equal(world.node[0].lost, 1);
+    assert_int_equal(world.node[0].loss, AQI_DGRAM_BROKEN);
     assert_int_equal(send_one(&world.node[0], 10, 0), AQ_EPEER);
     end();
 }
@@ -494,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_idle_close),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_dead),
         cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_window_lost),
         cmocka_unit_test(test_down),

@@ -29,6 +29,7 @@ struct node {
     uint32_t id;
     unsigned char *memory; /* that peers may reach */
     unsigned requests, replies, lost, small, silent, gathers;
+    enum aqi_dgram_loss loss; /* the last one */
     size_t usable;
     uint64_t sum;
     bool answers;
@@ -159,11 +160,12 @@ static inline aq_status lookup(void *arg, uint32_t id, struct aqi_dgram_addr *ad
     return AQ_OK;
 }
 
-static inline void lost(void *arg, uint32_t id, const char *why)
+static inline void lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
     struct node *node = arg;
     (void)id, (void)why;
     node->lost++;
+    node->loss = loss;
 }
 
 static inline size_t path(void *arg, uint32_t id)

@@ -88,9 +88,9 @@ static inline aq_status lookup(void *arg, uint32_t id, struct aqi_dgram_addr *ad
     return AQ_OK;
 }
 
-static inline void lost(void *arg, uint32_t id, const char *why)
+static inline void lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
-    (void)id;
+    (void)id, (void)loss;
     if (*(uint8_t *)arg != VICTIM) return;
     world.lost++;
     snprintf(world.why, sizeof(world.why), "%s", why);

@@ -35,7 +35,7 @@ static struct {
     uint64_t sum[ENDS];
     unsigned silent[ENDS], lost[ENDS]; /* reports about each end to the other; the last report: */
     uint64_t waited;
-    const char *why;
+    enum aqi_dgram_loss how;
     size_t usable; /* reported for a path that is small */
     unsigned flying;
     struct copy wire[FLYING];
@@ -125,11 +125,11 @@ static inline void pair_small(void *arg, uint32_t id, size_t usable, bool agreed
     net.usable = usable;
 }
 
-static inline void pair_lost(void *arg, uint32_t id, const char *why)
+static inline void pair_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
-    (void)arg;
+    (void)arg, (void)why;
     net.lost[id]++;
-    net.why = why;
+    net.how = loss;
 }
 
 static inline uint64_t pair_now(void *arg)

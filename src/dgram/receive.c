@@ -462,7 +462,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     receive_keep_done(dgram, arrival);
     if (arrival->broken != NULL) {
         receive_deliver_done(dgram, arrival);
-        dgram_lose(dgram, peer, arrival->broken);
+        dgram_lose(dgram, peer, AQI_DGRAM_BROKEN, arrival->broken);
         return;
     }
     /* Acknowledge a small packet that may close a gap, lest it be retransmitted (RFC 5681). */

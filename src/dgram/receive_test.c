@@ -531,7 +531,7 @@ static void test_pool_of_a_lost_peer(void **state)
     while (request(LIAR, AQI_DGRAM_RECEIVED))
         ;
     assert_int_equal(dgram->env.kept, options.pool);
-    dgram_lose(dgram, peer_of(LIAR), "it lied");
+    dgram_lose(dgram, peer_of(LIAR), AQI_DGRAM_BROKEN, "it lied");
     assert_int_equal(world.lost, 1);
     assert_int_equal(dgram->env.kept, 0);
     assert_int_equal(dgram->env.kept_size, 0);

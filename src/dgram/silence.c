@@ -7,8 +7,6 @@
  */
 #include "dgram/conn.h"
 
-const char aqi_dgram_unreached[] = "it was never reached";
-
 enum {
     SILENCE_STEP = 1000000000 /* most ns that count between two calls, unless timeouts are longer */
 };

@@ -33,7 +33,7 @@ static void test_never_reached(void **state)
         run(3 * SECOND);
         expect_silent(1);
         assert_int_equal(net.lost[1], 1);
-        assert_ptr_equal(net.why, aqi_dgram_unreached);
+        assert_int_equal(net.how, AQI_DGRAM_UNREACHED);
         assert_int_equal(say(0, 0), AQ_EPEER);
         pair_close();
     }

@@ -95,10 +95,10 @@ static bool on_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *
     return way < 2;
 }
 
-static void on_lost(void *arg, uint32_t id, const char *why)
+static void on_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
     struct fuzz_end *end = arg;
-    (void)id, (void)why;
+    (void)id, (void)loss, (void)why;
     fuzz_require(end->lost++ == 0, "a peer is lost once");
 }
 

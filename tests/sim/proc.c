@@ -166,10 +166,11 @@ static aq_status proc_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr
     return AQ_OK;
 }
 
-static void proc_on_lost(void *arg, uint32_t id, const char *why)
+static void proc_on_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
     struct sim_proc *proc = arg;
     struct sim *sim = proc->sim;
+    (void)loss;
     SIM_TRACE(sim, "process %u has lost %u: %s", proc->id, id, why);
     SIM_REQUIRE(sim, id < sim->plan.peers && !proc->calling && !proc_lost(proc, id),
                 "process %u has lost %u a second time, or inside a call (%s)", proc->id, id, why);

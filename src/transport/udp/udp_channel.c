@@ -161,9 +161,9 @@ static aq_status udp_channel_hook_lookup(void *arg, uint32_t id, struct aqi_dgra
     return AQ_OK;
 }
 
-static void udp_channel_hook_lost(void *arg, uint32_t id, const char *why)
+static void udp_channel_hook_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
-    (void)id, (void)why; /* another process is at its address */
+    (void)id, (void)loss, (void)why; /* another process is at its address */
     ((struct aqi_control_channel *)arg)->refused = true;
 }
 

@@ -182,9 +182,9 @@ static inline aq_status peer_lookup(void *arg, uint32_t id, struct aqi_dgram_add
     return AQ_OK;
 }
 
-static inline void peer_lost(void *arg, uint32_t id, const char *why)
+static inline void peer_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
-    (void)arg, (void)id, (void)why;
+    (void)arg, (void)id, (void)loss, (void)why;
 }
 
 static inline void peer_mac(void *arg, const char *use, const uint8_t key[16],

@@ -211,7 +211,7 @@ bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
 /* The hooks of the engine that warn of peers that do not answer. */
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
-void udp_hook_lost(void *arg, uint32_t id, const char *why);
+void udp_hook_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why);
 void udp_silence_lose_all(struct udp_tp *udp); /* the port is deaf; with the lock held */
 
 /* udp_peers.c: the state of peers for observers, written by the thread or at the end. */

@@ -84,20 +84,19 @@ void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
             info.reached ? ", although it was connected" : "", udp_silence_causes(udp, id), end);
 }
 
-void udp_hook_lost(void *arg, uint32_t id, const char *why)
+void udp_hook_lost(void *arg, uint32_t id, enum aqi_dgram_loss loss, const char *why)
 {
     struct udp_tp *udp = arg;
     struct udp_peer *peer = udp->peers[id];
     char at[SILENCE_PEER];
     if (peer == NULL || peer->lost) return;
     peer->lost = true;
-    peer->unreached = why == aqi_dgram_unreached;
+    peer->unreached = loss == AQI_DGRAM_UNREACHED;
     udp_silence_peer(udp, id, at);
-    bool silent = udp_config.dead_after_ns != 0 && strncmp(why, "it does not answer", 18) == 0;
     if (!peer->unreached)
         snprintf(peer->why, sizeof(peer->why), "%s%s (at %s, from %s, interface %s)", why,
-                 silent ? " within AQ_UDP_DEAD_AFTER" : "", at, udp->port->limits.text,
-                 udp->port->limits.interface);
+                 loss == AQI_DGRAM_SILENT ? " within AQ_UDP_DEAD_AFTER" : "", at,
+                 udp->port->limits.text, udp->port->limits.interface);
     else
         snprintf(
             peer->why, sizeof(peer->why),
@@ -113,7 +112,7 @@ void udp_silence_lose_all(struct udp_tp *udp)
     for (uint32_t id = 0; id < udp->params.size; id++) {
         if (udp->peers[id] == NULL || udp->peers[id]->lost) continue;
         aqi_dgram_down(udp->dgram, id);
-        udp_hook_lost(udp, id, "this process cannot receive anything any more");
+        udp_hook_lost(udp, id, AQI_DGRAM_BROKEN, "this process cannot receive anything any more");
         udp->peers[id]->unreached = true; /* nor will that peer notice: the job must end */
     }
 }
