@@ -221,7 +221,7 @@ static void shared_transmit(void)
     struct fid_ep *eps[2];
     int value = 7, got;
     hints->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-    CHECK_EQUAL(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK_EQUAL(info->ep_attr->tx_ctx_cnt, FI_SHARED_CONTEXT);
     CHECK_EQUAL(info->ep_attr->rx_ctx_cnt, 1);
     pair_open(&pair, &wish);

@@ -4,17 +4,12 @@
 
 #include <stdio.h>
 
-static int find(uint32_t version, const struct fi_info *hints, struct fi_info **info)
-{
-    return fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
-}
-
 /* Check that hints with this value find nothing. */
 #define REFUSED(member, value)                                                                     \
     do {                                                                                           \
         struct fi_info *refused_hints = fi_allocinfo(), *refused_info;                             \
         refused_hints->member = (value);                                                           \
-        if (find(FI_VERSION(1, 17), refused_hints, &refused_info) != -FI_ENODATA)                  \
+        if (pair_find_by(FI_VERSION(1, 17), refused_hints, &refused_info) != -FI_ENODATA)          \
             check_failed(__FILE__, __LINE__, "%s = %s is offered", #member, #value);               \
         fi_freeinfo(refused_hints);                                                                \
     } while (0)
@@ -100,7 +95,8 @@ static void offers(void)
     CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
     CHECK(info->domain_attr->max_ep_srx_ctx >= info->domain_attr->ep_cnt);
     struct fi_info *same;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), info, &same), 0); /* whatever is offered can be requested */
+    /* Whatever is offered can be requested. */
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), info, &same), 0);
     fi_freeinfo(same);
     fi_freeinfo(info);
     wish.caps = FI_TAGGED;
@@ -117,14 +113,14 @@ static void subsets(void)
     hints->caps = FI_MSG | FI_MULTI_RECV;
     hints->tx_attr->caps = FI_MSG | FI_SEND | FI_LOCAL_COMM;
     hints->rx_attr->caps = FI_MSG | FI_RECV | FI_MULTI_RECV;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK_EQUAL(info->tx_attr->caps, hints->tx_attr->caps);
     fi_freeinfo(info);
     hints->tx_attr->caps = FI_MSG | FI_TAGGED;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     hints->tx_attr->caps = 0;
     hints->rx_attr->caps = FI_MSG | FI_REMOTE_READ;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     fi_freeinfo(hints);
 }
 
@@ -137,7 +133,7 @@ static void open_objects(void)
     side_open(&side, &wish);
     hints->fabric_attr->fabric = side.fabric;
     hints->domain_attr->domain = side.domain;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK(info->fabric_attr->fabric == side.fabric && info->domain_attr->domain == side.domain);
     fi_freeinfo(info);
     fi_freeinfo(hints);
@@ -148,7 +144,7 @@ static int mr_mode_of(uint32_t version, int wanted)
 {
     struct fi_info *hints = fi_allocinfo(), *info;
     hints->domain_attr->mr_mode = wanted;
-    CHECK_EQUAL(find(version, hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(version, hints, &info), 0);
     int mode = info->domain_attr->mr_mode;
     CHECK_EQUAL(info->fabric_attr->api_version, version);
     fi_freeinfo(hints);
@@ -169,11 +165,11 @@ static void versions(void)
             CHECK_EQUAL(mr_mode_of(version, FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
                                                 FI_MR_PROV_KEY | FI_MR_ENDPOINT),
                         0);
-        CHECK_EQUAL(find(version, NULL, &info), 0);
+        CHECK_EQUAL(pair_find_by(version, NULL, &info), 0);
         fi_freeinfo(info);
     }
     hints->mode = ~UINT64_C(0);
-    CHECK_EQUAL(find(FI_VERSION(1, 5), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 5), hints, &info), 0);
     CHECK_EQUAL(info->mode, 0);
     fi_freeinfo(info);
     hints->ep_attr->type = FI_EP_MSG; /* only the provider's attributes are requested */
@@ -189,21 +185,21 @@ static void versions(void)
 static void version_2(void)
 {
     struct fi_info *info, *hints = fi_allocinfo();
-    CHECK_EQUAL(find(FI_VERSION(1, 17), NULL, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), NULL, &info), 0);
     CHECK_EQUAL(info->domain_attr->av_type, FI_AV_MAP);
     fi_freeinfo(info);
-    CHECK_EQUAL(find(FI_VERSION(2, 1), NULL, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(2, 1), NULL, &info), 0);
     CHECK_EQUAL(info->domain_attr->av_type, FI_AV_TABLE);
     CHECK_EQUAL(info->domain_attr->mr_mode, 0);
     CHECK_EQUAL(info->domain_attr->control_progress, FI_PROGRESS_MANUAL);
     fi_freeinfo(info);
     hints->domain_attr->control_progress = (enum fi_progress)AFI_PROGRESS_CONTROL_UNIFIED;
-    CHECK_EQUAL(find(FI_VERSION(2, 1), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(2, 1), hints, &info), 0);
     CHECK_EQUAL((int)info->domain_attr->control_progress, AFI_PROGRESS_CONTROL_UNIFIED);
     CHECK_EQUAL(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
     fi_freeinfo(info);
     hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
-    CHECK_EQUAL(find(FI_VERSION(2, 1), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(2, 1), hints, &info), 0);
     CHECK_EQUAL(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
     fi_freeinfo(info);
     fi_freeinfo(hints);
@@ -222,9 +218,9 @@ static void addresses(void)
     name->transports = AFI_BY_UDP;
     hints->dest_addr = name;
     hints->dest_addrlen = sizeof(*name) - 1;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     hints->dest_addrlen = sizeof(*name);
-    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK_EQUAL(info->dest_addrlen, sizeof(*name));
     CHECK(memcmp(info->dest_addr, name, sizeof(*name)) == 0);
     fi_freeinfo(info);

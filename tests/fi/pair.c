@@ -62,6 +62,11 @@ int side_try(struct side *side, const struct pair_wish *wish)
     return fi_enable(side->ep);
 }
 
+int pair_find_by(uint32_t version, const struct fi_info *hints, struct fi_info **info)
+{
+    return fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
+}
+
 void side_open(struct side *side, const struct pair_wish *wish)
 {
     CHECK_EQUAL(side_try(side, wish), 0);

@@ -60,6 +60,7 @@ struct pair {
 
 uint64_t pair_now(void);                                            /* in ns */
 int pair_find(const struct pair_wish *wish, struct fi_info **info); /* as fi_getinfo */
+int pair_find_by(uint32_t version, const struct fi_info *hints, struct fi_info **info);
 void side_open(struct side *side, const struct pair_wish *wish);
 int side_try(struct side *side, const struct pair_wish *wish);    /* returns what fi_enable does */
 void side_know(struct side *side, const void *other, size_t len); /* inserts both names */

@@ -207,11 +207,6 @@ static void chosen_name(void)
     side_close(&side);
 }
 
-static int find(const struct fi_info *hints, struct fi_info **info)
-{
-    return fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, info);
-}
-
 /* Programs for any provider give addresses of sockets. */
 static void addresses_of_sockets(void)
 {
@@ -222,27 +217,27 @@ static void addresses_of_sockets(void)
     at->sin_family = AF_INET;
     hints->src_addr = at;
     hints->src_addrlen = sizeof(*at);
-    CHECK_EQUAL(find(hints, &info), 0); /* any address, any port */
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0); /* any address, any port */
     CHECK(info->src_addr == NULL);
     fi_freeinfo(info);
     at->sin_port = htons((uint16_t)atoi(service(6, port)));
-    CHECK_EQUAL(find(hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK_EQUAL(afi_name_service(info->src_addr, info->src_addrlen), atoi(port));
     fi_freeinfo(info);
     CHECK_EQUAL(inet_pton(AF_INET, "192.0.2.1", &at->sin_addr), 1); /* of no host */
-    CHECK_EQUAL(find(hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     hints->src_addr = NULL;
     hints->dest_addr = at;
     hints->dest_addrlen = sizeof(*at);
-    CHECK_EQUAL(find(hints, &info), 0);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
     CHECK_EQUAL(afi_name_service(info->dest_addr, info->dest_addrlen), atoi(port));
     CHECK(memcmp(((struct afi_name *)info->dest_addr)->address, &at->sin_addr, 4) == 0);
     fi_freeinfo(info);
     at->sin_port = 0; /* no service */
-    CHECK_EQUAL(find(hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     at->sin_port = htons(7);
     hints->addr_format = FI_SOCKADDR_IN; /* all addresses have to be such */
-    CHECK_EQUAL(find(hints, &info), -FI_ENODATA);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
     fi_freeinfo(hints);
 }
 
