@@ -425,15 +425,20 @@ class Callers(Case):
 class Together(Case):
     """Jobs of several users and namespaces at the same time do not affect each other."""
 
+    def start(self, command):
+        job = subprocess.Popen(list(map(os.fspath, command)), text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        return job
+
     def test_jobs_of_all_kinds(self):
         prefixes = [[], [], ["unshare", "--net"], ["unshare", "--net"], ["unshare", "--user"],
-                    ["unshare", "--pid", "--fork", "--mount-proc"],
+                    ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
                     as_nobody(), as_nobody(user=NOBODY - 1), as_nobody(user=NOBODY - 1)]
         usable = [prefix for prefix in prefixes
                   if not prefix or run([*prefix, "true"]).returncode == 0]
-        jobs = [subprocess.Popen(list(map(os.fspath, [*prefix, *self.job])), text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                for _ in range(2) for prefix in usable]
+        jobs = [self.start([*prefix, *self.job]) for _ in range(2) for prefix in usable]
         for job in jobs:
             out, err = job.communicate(timeout=100)
             self.assertEqual((job.returncode, err), (0, ""), job.args)
@@ -444,9 +449,7 @@ class Together(Case):
 
     def test_one_dies_among_others(self):
         """A job that is killed does not affect the others."""
-        others = [subprocess.Popen(list(map(os.fspath, self.job[:-1])), text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                  for _ in range(4)]
+        others = [self.start(self.job[:-1]) for _ in range(4)]
         for how, code in (("kill", 137), ("segv", 139), ("abort", 134)):
             self.expect(run([self.aqrun, "-n", "3", self.place / "core_victim", how, "poll"]),
                         code)

@@ -663,16 +663,17 @@ class Bridged(World):
         for name in ("host", "user", "stranger"):
             spaces.call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(cls.place / name))
         cls.networks = {}
-        cls.daemons = []
         for host in BRIDGED:
             config = cls.write(f"sshd{host}", SSHD.format(host=host, place=cls.place))
             # The last host lacks a folder that the others have.
             before = ("unshare", "--mount") if host == BRIDGED[-1] else ()
             script = f'mount -t tmpfs none "{cls.folder}" && ' if before else ""
             sshd = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin")
-            cls.daemons.append(subprocess.Popen(
+            daemon = subprocess.Popen(
                 spaces.within(host, *before, "sh", "-c", f'{script}exec "{sshd}" -D -f "{config}"'),
-                stdin=subprocess.DEVNULL))
+                stdin=subprocess.DEVNULL)
+            cls.addClassCleanup(daemon.wait)
+            cls.addClassCleanup(daemon.kill)
             cls.networks[os.stat(f"/run/netns/{host}").st_ino] = f"10.8.0.{host}"
         cls.config("user")
         cls.environment["AQ_SSH_OPTIONS"] = f"-F {cls.place}/user.conf"
@@ -688,12 +689,6 @@ class Bridged(World):
     def answers(cls, host):
         return subprocess.run(["ssh", "-F", cls.place / "user.conf", f"10.8.0.{host}", "true"],
                               check=False, capture_output=True).returncode == 0
-
-    @classmethod
-    def tearDownClass(cls):
-        for daemon in cls.daemons:
-            daemon.kill()
-            daemon.wait()
 
     @staticmethod
     def hosts(count):

@@ -63,6 +63,22 @@ def until(condition, what, seconds=PATIENCE):
         time.sleep(0.02)
 
 
+def start(signal_name, command, **options):
+    """Popen in a session of its own; the process gets the signal when this one ends, however."""
+    return subprocess.Popen(["setpriv", "--pdeathsig", signal_name, *map(os.fspath, command)],
+                            stdin=subprocess.DEVNULL, start_new_session=True, **options)
+
+
+def end_all(mark):
+    """Kills the processes with the mark, and those that they start meanwhile."""
+    def ended():
+        for pid, _ in processes(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not processes(mark)
+    until(ended, f"cannot be killed: {mark}")
+
+
 def need(*programs):
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     for program in programs:
@@ -100,20 +116,17 @@ class Case(unittest.TestCase):
     def run_job(self, command, **settings):
         mark = f"MANAGERS_MARK={uuid.uuid4()}"
         environment = {**self.environment, **settings, "MANAGERS_MARK": mark.split("=")[1]}
-        with subprocess.Popen(list(map(os.fspath, command)), env=environment, cwd=self.place,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, errors="replace",
-                              start_new_session=True) as job:
+        with start("TERM", command, env=environment, cwd=self.place, stdout=subprocess.PIPE,
+                   stderr=subprocess.PIPE, text=True, errors="replace") as job:
             try:
                 out, err = job.communicate(timeout=PATIENCE)
+                until(lambda: not processes(mark), f"left by {command}: {processes(mark)}", 10)
             except subprocess.TimeoutExpired:
-                for pid, _ in processes(mark):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                job.kill()
+                end_all(mark)
                 out, err = job.communicate()
                 self.fail(f"does not end: {command}\nstdout: {out}\nstderr: {err}")
-        until(lambda: not processes(mark), f"left by {command}: {processes(mark)}", 10)
+            finally:
+                end_all(mark)
         return subprocess.CompletedProcess(command, job.returncode, out, err)
 
     def said(self, result):
@@ -427,9 +440,9 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
         name, value = cls.mark.split("=")
         output = cls.write(f"{pathlib.Path(command[0]).name}{len(cls.daemons)}.out", "")
         with open(output, "ab") as file:
-            cls.daemons.append(subprocess.Popen(
-                command, env={**cls.environment, **environment, name: value}, cwd=cls.place,
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True))
+            cls.daemons.append(start(
+                "KILL", command, env={**cls.environment, **environment, name: value},
+                cwd=cls.place, stdout=file, stderr=file))
 
     @classmethod
     def idle(cls):
@@ -449,12 +462,9 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
         for daemon in reversed(cls.daemons):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(5)
-        for pid, _ in processes(cls.mark):  # slurmstepd, or a hanging daemon
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end_all(cls.mark)  # slurmstepd, or a hanging daemon
         for daemon in cls.daemons:
             daemon.wait(PATIENCE)
-        until(lambda: not processes(cls.mark), "left of Slurm")
 
     def command(self, ranks):
         return self.step(ranks, 1)
