@@ -1,15 +1,11 @@
 /* Tests config.c: every row with an alias, in all folders. */
 #include "lib/lib.h"
 
+#include "base/capture_test.h"
 #include <aqueduct/job.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static int config_clean(void **state)
 {
@@ -18,22 +14,15 @@ static int config_clean(void **state)
 }
 
 /* Load with `name`=`text`; `said` receives the output on standard error. */
-static aq_status config_load(const char *name, const char *text, char *said, size_t len)
+static aq_status config_load(const char *name, const char *text, struct capture *said)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
-    int ends[2], kept = dup(STDERR_FILENO);
-    assert_int_equal(pipe(ends), 0);
-    dup2(ends[1], STDERR_FILENO);
+    capture_start(said);
     setenv(name, text, 1);
     aq_status st = aqi_settings_load(tables, count);
     aqi_settings_warn(tables, count, lib_other_names);
-    dup2(kept, STDERR_FILENO);
-    close(kept);
-    close(ends[1]);
-    ssize_t got = read(ends[0], said, len - 1);
-    said[got > 0 ? got : 0] = '\0';
-    close(ends[0]);
+    (void)capture_end(said);
     return st;
 }
 
@@ -49,10 +38,11 @@ static void bad_values_name_the_variable_that_was_set(void **state)
             if (row->type == AQI_SET_TEXT && row->check == NULL && !row->words_only) continue;
             if (row->alias_words != NULL && strcmp(row->name, "AQ_BARRIER") == 0) continue;
             for (unsigned a = 0; (alias = aqi_setting_alias(row, a)) != NULL; a++, tried++) {
-                char start[128], said[4096];
+                char start[128];
+                struct capture said;
                 config_clean(state);
                 snprintf(start, sizeof(start), "%s=\"-1 '\" is not valid: give ", alias);
-                assert_int_equal(config_load(alias, "-1 '", said, sizeof(said)), AQ_ESETTING);
+                assert_int_equal(config_load(alias, "-1 '", &said), AQ_ESETTING);
                 assert_memory_equal(aq_error_message(), start, strlen(start));
                 assert_string_equal(aqi_setting_origin(tables[t], r), "default");
             }
@@ -78,19 +68,20 @@ static void great_and_small_numbers_end_no_job(void **state)
                 e++;
             for (size_t i = 0;
                  alias != NULL && number && errors[e] == NULL && i < AQI_COUNT_OF(texts); i++) {
-                char said[4096], value[64], again[4096];
+                char value[64];
+                struct capture said;
                 uint64_t read;
                 config_clean(state);
                 if (row->type == AQI_SET_TIME && i == AQI_COUNT_OF(texts) - 1) continue;
                 if (row->alias_unit != NULL && i == AQI_COUNT_OF(texts) - 1) continue;
-                assert_int_equal(config_load(alias, texts[i], said, sizeof(said)), AQ_OK);
+                assert_int_equal(config_load(alias, texts[i], &said), AQ_OK);
                 aqi_setting_format(tables[t], r, value, sizeof(value));
                 assert_true(aqi_setting_read(row, value, &read));
                 bool legal = aqi_setting_read(row, texts[i], &read);
                 if (row->alias_words == NULL && row->alias_unit == NULL)
-                    assert_int_equal(strstr(said, alias) != NULL, !legal);
-                assert_int_equal(config_load(alias, texts[i], again, sizeof(again)), AQ_OK);
-                assert_string_equal(again, "");
+                    assert_int_equal(strstr(said.text, alias) != NULL, !legal);
+                assert_int_equal(config_load(alias, texts[i], &said), AQ_OK);
+                assert_string_equal(said.text, "");
             }
         }
 }
@@ -134,16 +125,17 @@ static void values_of_the_documents(void **state)
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
-        char said[4096], value[64] = "";
+        char value[64] = "";
+        struct capture said;
         config_clean(state);
-        assert_int_equal(config_load(rows[i].name, rows[i].text, said, sizeof(said)), AQ_OK);
+        assert_int_equal(config_load(rows[i].name, rows[i].text, &said), AQ_OK);
         for (size_t t = 0; t < count; t++)
             for (size_t r = 0; r < tables[t]->count; r++)
                 if (strcmp(tables[t]->rows[r].name, rows[i].row) == 0)
                     aqi_setting_format(tables[t], r, value, sizeof(value));
         assert_string_equal(value, rows[i].value);
-        if ((strstr(said, rows[i].name) != NULL) != rows[i].warned)
-            fail_msg("%s=%s: \"%s\"", rows[i].name, rows[i].text, said);
+        if ((strstr(said.text, rows[i].name) != NULL) != rows[i].warned)
+            fail_msg("%s=%s: \"%s\"", rows[i].name, rows[i].text, said.text);
     }
 }
 
@@ -220,9 +212,9 @@ static void names_of_the_documents_are_known(void **state)
                                         "GASNET_RBUF_COUNT",
                                         "GASNET_IBV_PORTS_TYPE"};
     for (size_t i = 0; i < AQI_COUNT_OF(names); i++) {
-        char said[1000];
-        (void)config_load(names[i], "1", said, sizeof(said));
-        if (strstr(said, "is not a setting") != NULL) fail_msg("%s", said);
+        struct capture said;
+        (void)config_load(names[i], "1", &said);
+        if (strstr(said.text, "is not a setting") != NULL) fail_msg("%s", said.text);
         unsetenv(names[i]);
     }
 }

@@ -2,9 +2,8 @@
  * Devices: those in the file that CCI_CONFIG names, those found without one, and endpoints at a
  * given service.
  */
+#include "../common/capture.h"
 #include "side.h"
-
-#include <unistd.h>
 
 static cci_device_t *const *begin(void)
 {
@@ -71,17 +70,11 @@ static void of_a_file(void)
 /* Numbers that are none, or too large, are reported by key, and the default is used. */
 static void malformed_numbers(void)
 {
-    char said[2000];
+    struct capture capture;
     side_configure("[a]\ntransport = sock\nip = 127.0.0.1\nport = 70000\nmtu = -1\n");
-    FILE *file = tmpfile();
-    int was = dup(STDERR_FILENO);
-    CHECK(file != NULL && was >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    capture_begin(&capture);
     cci_device_t *const *devices = begin();
-    CHECK(dup2(was, STDERR_FILENO) >= 0);
-    close(was);
-    rewind(file);
-    said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
-    fclose(file);
+    const char *said = capture_end(&capture);
     CHECK(strstr(said, "device a: port=70000 is not a number from 0 to 65535") != NULL);
     CHECK(strstr(said, "device a: mtu=-1 is not a number from 0 to 4294967295") != NULL);
     CHECK(devices[0]->max_send_size > 8000);

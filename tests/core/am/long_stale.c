@@ -5,12 +5,11 @@
  * usage: long_stale WHERE BYTES: a Long of that many bytes, whose warning is in the log of its
  *        `target` or of its `sender`
  */
+#include "../../common/capture.h"
 #include "../support.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { LONG = 200, SHORT, SIZE = 1 << 17 };
 
@@ -34,29 +33,13 @@ static int dropped_one(void *arg)
     return job_counter("am_dropped") > *before;
 }
 
-/* Redirect the log to a file from now on. */
-static int divert_log(void)
-{
-    int fd = memfd_create("log", MFD_CLOEXEC);
-    CHECK(fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-    return fd;
-}
-
-static void check_log(int fd, bool warned)
-{
-    char text[4096];
-    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
-    CHECK(n >= 0);
-    text[n] = '\0';
-    CHECK((strstr(text, "destroy a segment once no peer uses it") != NULL) == warned);
-}
-
 int main(int argc, char **argv)
 {
     aq_handler_entry table[] = {{LONG, 0, AQ_AM_LONG | AQ_AM_REQUEST, on_long, NULL, "long"},
                                 {SHORT, 0, AQ_AM_SHORT | AQ_AM_REQUEST, on_short, NULL, "short"}};
     aq_segment *segment;
     aq_segment_info info;
+    struct capture capture;
     job_open(AQ_THREAD_SINGLE, 0);
     CHECK(argc == 3 && job.size == 2);
     bool at_target = strcmp(argv[1], "target") == 0;
@@ -73,7 +56,7 @@ int main(int argc, char **argv)
     job_barrier();
     uint64_t before = job_counter("am_dropped");
     CHECK_OK(aq_segment_destroy(segment));
-    int log = divert_log();
+    capture_begin(&capture);
     job_barrier();
     if (job.self == 0) {
         CHECK_OK(aq_am_long(job.team, 1, LONG, src, len, info.addr, NULL, 0, 0, NULL));
@@ -84,7 +67,8 @@ int main(int argc, char **argv)
         CHECK(all_bytes(memory, SIZE, 1));
     }
     job_barrier();
-    check_log(log, job.self == (at_target ? 1 : 0));
+    bool warned = strstr(capture_end(&capture), "destroy a segment once no peer uses it") != NULL;
+    CHECK(warned == (job.self == (at_target ? 1 : 0)));
     job_close();
     free(memory);
     free(src);
