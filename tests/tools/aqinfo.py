@@ -60,6 +60,14 @@ class Aqinfo(Case):
         text = self.expect(run(AQINFO, "shm"), 0).stdout
         self.assertTrue(text.startswith("shm: works here"), text)
 
+    def test_a_transport_that_does_not_work_is_a_failure(self):
+        for entry in self.everything()["transports"]:
+            fails = not entry["usable"] and not entry["on_request"]
+            self.expect(run(AQINFO, entry["name"]), 1 if fails else 0)
+        for arguments in (("udp",), ("--json", "udp"), ("shm", "udp")):
+            said = self.expect(run(AQINFO, *arguments, AQ_UDP_INTERFACE="10.99.99.99"), 1)
+            self.assertIn("no interface has the name or the address", said.stdout)
+
     def test_what_is_used_on_request_says_so(self):
         for entry in self.everything()["transports"]:
             if not entry["on_request"]:
@@ -71,9 +79,10 @@ class Aqinfo(Case):
             if said is None:  # the output says how to select one
                 continue
             setting, value = said.groups()
-            text = self.expect(run(AQINFO, entry["name"], **{setting: value}), 0).stdout
-            self.assertTrue(text.startswith(f"{entry['name']}: works here") or
-                            f"no provider {value}" in text or "install" in text, text)
+            result = run(AQINFO, entry["name"], **{setting: value})
+            works = result.stdout.startswith(f"{entry['name']}: works here")
+            text = self.expect(result, 0 if works else 1).stdout
+            self.assertTrue(works or f"no provider {value}" in text or "install" in text, text)
 
     def test_a_value_that_was_set_says_where_from(self):
         for names in ((), ("AQ_WAIT",)):

@@ -59,8 +59,8 @@ static const char head[] =
 
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if a setting has an invalid value, no packet reaches a host, or the provider\n"
-    "is missing; 2 for incorrect usage.\n";
+    "Exit code: 0; 1 if a setting has an invalid value, a transport that is named does not work\n"
+    "here, no packet reaches a host, or the provider is missing; 2 for incorrect usage.\n";
 
 /* Whether one of `names` is in the comma-separated list `known`. */
 static int is_named(char *const *names, const char *known)
@@ -91,6 +91,14 @@ static void keep_named(struct data *data, char *const *names)
     for (size_t i = 0; i < data->limit_count; i++)
         if (is_named(names, data->limits[i].name)) data->limits[kept++] = data->limits[i];
     data->limit_count = kept;
+}
+
+/* Whether a transport does not work even on request, such as one that is not in this build. */
+static int some_fail(const struct data *data)
+{
+    for (size_t i = 0; i < data->transport_count; i++)
+        if (!data->transports[i].usable && !data->transports[i].on_request) return 1;
+    return 0;
 }
 
 /* Offer comma-separated names; NULL: none. The nearest one is remembered. */
@@ -223,7 +231,10 @@ int main(int argc, char **argv)
     } else if (named && !all_known(&data, names)) {
         result = 2;
     } else {
-        if (named) keep_named(&data, names);
+        if (named) {
+            keep_named(&data, names);
+            result |= some_fail(&data);
+        }
         show(&data, shown, named);
     }
     return command_written() ? result : 1;
