@@ -64,11 +64,13 @@ static void alone_configure(void)
     aqi_setting_prefer(aqi_transport_find("udp")->settings, "AQ_UDP_KEEPALIVE", ALONE_SILENCE_NS);
 }
 
-aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world)
+aq_status lib_alone_open(const char *front,
+                         bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world)
 {
     aq_segment *everything;
     aq_status st = lib_load_settings(false);
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
+    if (st == AQ_OK) st = lib_outputs_begin_alone(front);
     if (st != AQ_OK) return st;
     alone_configure();
     if (allows != NULL) aqi_core_config.segment_mode = AQ_SEGMENT_EVERYTHING;
@@ -92,6 +94,7 @@ aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len
 void lib_alone_close(void)
 {
     if (alone_boot == NULL) return;
+    lib_outputs_end();
     aqi_core_close();
     aqi_boot_close(alone_boot);
     alone_boot = NULL;

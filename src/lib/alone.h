@@ -11,13 +11,15 @@
 #include <sched.h>
 
 /*
- * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). With
+ * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). `front`
+ * names the front end beside its counters, which are printed by lib_alone_close or at exit. With
  * `allows`, a segment spans the whole address space, and `allows` decides, given the context of a
  * connection, what its peer may access there; it is not called for peers that reach memory without
  * this process, by shared memory or cross-memory attach. Until lib_alone_patience is called,
  * opening and closing connections has no time limit other than that of aq_connect_params.
  */
-aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world);
+aq_status lib_alone_open(const char *front,
+                         bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world);
 void lib_alone_close(void);
 
 /* Set the limit, in ns, for closing a connection with operations in flight. Returns the old one. */

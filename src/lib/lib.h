@@ -33,7 +33,9 @@ aq_status lib_load_settings(bool ask);
 /* The outputs of a process: open the files for counters and trace named by the settings, or the
  * connections to them, and handle signals that would end the process. */
 aq_status lib_outputs_begin(struct aqi_boot *boot);
-/* Write all outputs, on the first call only. Async-signal-safe. */
+/* The same without a job, only for counters, also after lib_outputs_end. */
+aq_status lib_outputs_begin_alone(const char *front);
+/* Write all outputs, on the first call since they were opened. Async-signal-safe. */
 void lib_outputs_end(void);
 
 /* init.c: how the core reaches the job. */

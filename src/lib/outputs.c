@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -129,6 +130,32 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
     snprintf(outputs.title, sizeof(outputs.title), "rank %u", boot->info.rank);
     outputs.pid = getpid();
     if (atomic_load(&aqi_trace_mask) != 0 || outputs.stats >= 0) outputs_watch_signals();
+    return AQ_OK;
+}
+
+/*
+ * No signals are handled: they are the program's, and a provider may be unloaded before the process
+ * ends. Without rank, the file name has the process ID.
+ */
+aq_status lib_outputs_begin_alone(const char *front)
+{
+    const char *file = aqi_job_config.stats_file;
+    aq_status st = AQ_OK;
+    if (outputs.pid == getpid() && outputs.stats >= 0) { /* opened again */
+        atomic_store(&outputs.ended, false);
+        return AQ_OK;
+    }
+    if (file[0] != '\0')
+        st = aqi_safe_open(aqi_setting_variable("AQ_STATS_FILE"), file, (uint32_t)getpid(),
+                           &outputs.stats);
+    else if (lib_config.stats)
+        outputs.stats = STDERR_FILENO;
+    if (st != AQ_OK || outputs.stats < 0) return st;
+    snprintf(outputs.title, sizeof(outputs.title), "process %d (%s)", (int)getpid(), front);
+    outputs.pid = getpid();
+    if (atexit(lib_outputs_end) != 0)
+        aqi_log(AQI_LOG_WARN, "lib", "%s prints no counters unless it is closed before exit",
+                front);
     return AQ_OK;
 }
 

@@ -5,6 +5,8 @@
 #include "../common/capture.h"
 #include "side.h"
 
+#include <sys/wait.h>
+
 static cci_device_t *const *begin(void)
 {
     uint32_t caps;
@@ -205,8 +207,45 @@ static void texts(void)
     CHECK_EQUAL(offsetof(struct cci_device, pci), 56);
 }
 
+static void use(void)
+{
+    cci_endpoint_t *endpoint;
+    (void)begin();
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    side_nothing(endpoint);
+}
+
+/* AQ_STATS: the counters are printed by cci_finalize, or at exit. */
+static void counters(void)
+{
+    struct capture capture;
+    char closed[64], ended[64];
+    int status;
+    side_configure("[a]\ntransport = sm\n");
+    CHECK(setenv("AQ_STATS", "yes", 1) == 0);
+    capture_begin(&capture);
+    pid_t child = fork();
+    if (child == 0) {
+        use();
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (unsigned i = 0; i < 2; i++) {
+        use();
+        CHECK_OK(cci_finalize());
+    }
+    CHECK(unsetenv("AQ_STATS") == 0);
+    const char *said = capture_end(&capture);
+    snprintf(ended, sizeof(ended), "process %d (cci): poll_empty ", (int)child);
+    snprintf(closed, sizeof(closed), "process %d (cci): poll_empty ", (int)getpid());
+    CHECK(strstr(said, ended) != NULL);
+    const char *first = strstr(said, closed);
+    CHECK(first != NULL && strstr(first + 1, closed) != NULL);
+}
+
 int main(void)
 {
+    counters();
     texts();
     of_a_file();
     malformed_numbers();

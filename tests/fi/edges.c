@@ -1,8 +1,10 @@
 /* Sizes beyond every limit, operations that do not exist, unknown flags, and rare errors. */
+#include "common/capture.h"
 #include "fi/pair.h"
 #include "front/fi/fi.h"
 
 #include <stdio.h>
+#include <sys/wait.h>
 
 enum { KEY = 42 };
 
@@ -266,8 +268,45 @@ static void lost_claim(struct pair *pair)
     free(bytes);
 }
 
+static void use(struct side *side)
+{
+    struct fi_cq_tagged_entry entry;
+    const struct pair_wish wish = {0};
+    side_open(side, &wish);
+    CHECK_EQUAL(fi_cq_read(side->rx, &entry, 1), -FI_EAGAIN);
+}
+
+/* AQ_STATS: the counters are printed when the last domain is closed, or at exit. */
+static void counters(void)
+{
+    struct capture capture;
+    struct side side;
+    char closed[64], ended[64];
+    int status;
+    CHECK_EQUAL(setenv("AQ_STATS", "yes", 1), 0);
+    capture_begin(&capture);
+    pid_t child = fork();
+    if (child == 0) {
+        use(&side);
+        exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (unsigned i = 0; i < 2; i++) {
+        use(&side);
+        side_close(&side);
+    }
+    CHECK_EQUAL(unsetenv("AQ_STATS"), 0);
+    const char *said = capture_end(&capture);
+    snprintf(ended, sizeof(ended), "process %d (fi): poll_empty ", (int)child);
+    snprintf(closed, sizeof(closed), "process %d (fi): poll_empty ", (int)getpid());
+    CHECK(strstr(said, ended) != NULL);
+    const char *first = strstr(said, closed);
+    CHECK(first != NULL && strstr(first + 1, closed) != NULL);
+}
+
 int main(void)
 {
+    counters();
     const struct pair_wish wish = {0};
     struct pair pair;
     pair_open(&pair, &wish);

@@ -119,7 +119,7 @@ static int library_open(void)
     aqi_pool_init(&aqc.ops, sizeof(struct aqc_op), 64, false);
     aqi_pool_init(&aqc.small, sizeof(struct aqc_event) + 16 + AQC_SMALL, 64, false);
     aqc.thread_wake = -1;
-    aq_status st = lib_alone_open(NULL, &aqc.world);
+    aq_status st = lib_alone_open("cci", NULL, &aqc.world);
     if (st == AQ_OK) st = aq_wait_fd(&aqc.fd);
     if (st == AQ_OK) st = aqc_wire_open();
     if (st == AQ_OK) st = aqc_devices_open();

@@ -40,7 +40,7 @@ int afi_library_open(void)
     aqi_list_init(&afi.callers);
     aqi_pool_init(&afi.op_pool, sizeof(struct afi_op), 64, false);
     aqi_pool_init(&afi.rx_pool, sizeof(struct afi_rx), 64, false);
-    aq_status st = lib_alone_open(afi_peer_may_access, &afi.world);
+    aq_status st = lib_alone_open("fi", afi_peer_may_access, &afi.world);
     if (st == AQ_OK) st = aq_wait_fd(&afi.fd);
     if (st == AQ_OK) st = afi_wire_open();
     if (st != AQ_OK) {
