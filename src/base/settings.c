@@ -209,6 +209,16 @@ static bool settings_is_other(const struct settings_search *search, const char *
     return false;
 }
 
+static bool settings_is_gone(const struct settings_search *search, const char *name)
+{
+    for (size_t t = 0; t < search->count; t++) {
+        const char *const *gone = search->tables[t]->gone;
+        while (gone != NULL && *gone != NULL)
+            if (strcmp(*gone++, name) == 0) return true;
+    }
+    return false;
+}
+
 /* Whether a name is that of a row or an alias. `nearest` is offered all aliases of its prefix. */
 static bool settings_known(const struct settings_search *search, const char *name,
                            struct aqi_nearest *nearest)
@@ -251,6 +261,14 @@ static void settings_warn_name(const struct settings_search *search, const char 
     bool own = strncmp(name, "AQ_", 3) == 0;
     aqi_nearest_begin(&nearest, name + prefix);
     if (settings_known(search, name, &nearest) || settings_is_other(search, name)) return;
+    if (settings_is_gone(search, name)) {
+        if (settings_first_time(name))
+            aqi_log(AQI_LOG_WARN, "base",
+                    "%.80s is no longer a setting and is ignored: the library chooses the value; "
+                    "unset it",
+                    name);
+        return;
+    }
     settings_offer_others(search, name, &nearest);
     const char *best =
         own ? aqi_settings_nearest(search->tables, search->count, name) : nearest.best;

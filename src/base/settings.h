@@ -65,8 +65,9 @@ struct aqi_settings_table {
     const char *group; /* name of the folder */
     const struct aqi_setting *rows;
     size_t count;
-    void *values;     /* the struct that the rows fill, with static storage */
-    uint8_t *origins; /* where each value came from; allocated by load, never freed */
+    void *values;            /* the struct that the rows fill, with static storage */
+    const char *const *gone; /* former settings, ended by NULL; the library chooses their values */
+    uint8_t *origins;        /* where each value came from; allocated by load, never freed */
     struct aqi_settings_table *loaded_before; /* in the list of loaded tables */
 };
 
@@ -84,7 +85,7 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
  * Print the warnings that load did not, once per name and process. Separate, because one process of
  * a job is enough:
  * - AQ_ names in the environment that are in no table, with the nearest known name ("maybe
- *   AQ_WAIT?");
+ *   AQ_WAIT?"), or with the advice to unset it if it is a former one;
  * - names with the prefix of an alias that are close to an alias but are neither one nor among
  *   `others` (ended by NULL; a trailing * matches any ending); those that are not close are
  *   ignored;

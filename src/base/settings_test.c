@@ -115,8 +115,12 @@ static const struct aqi_setting rows_c[] = {
      AQI_SETTING_IN(TEXT, __typeof__(values_c), word)},
 };
 static const char *const others[] = {"GASNET_FREEZE", "GASNET_TEST_*", "GASNET_DEPTHS", NULL};
-static struct aqi_settings_table table_c = {
-    .group = "c", .rows = rows_c, .count = AQI_COUNT_OF(rows_c), .values = &values_c};
+static const char *const gone_c[] = {"AQ_WORDY", "AQ_WAITING", NULL};
+static struct aqi_settings_table table_c = {.group = "c",
+                                            .rows = rows_c,
+                                            .count = AQI_COUNT_OF(rows_c),
+                                            .values = &values_c,
+                                            .gone = gone_c};
 static struct aqi_settings_table table_a = {
     .group = "a", .rows = rows_a, .count = AQI_COUNT_OF(rows_a), .values = &values_a};
 static struct aqi_settings_table table_b = {
@@ -415,6 +419,18 @@ static void unknown_names_are_answered_once(void **state)
     assert_null(strstr(capture.text, "AQ_WIAT"));
 }
 
+static void former_names_are_reported_as_such(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("AQ_WAITING", "1", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_non_null(strstr(capture.text, "AQ_WAITING is no longer a setting and is ignored: "));
+    assert_null(strstr(capture.text, "maybe"));
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+}
+
 static void nearest_name(void **state)
 {
     (void)state;
@@ -477,6 +493,7 @@ int main(void)
         cmocka_unit_test_setup(old_aliases_hold_with_a_warning, clean_environment),
         cmocka_unit_test_setup(names_near_to_an_alias_are_answered, clean_environment),
         cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),
+        cmocka_unit_test_setup(former_names_are_reported_as_such, clean_environment),
         cmocka_unit_test_setup(nearest_name, clean_environment),
         cmocka_unit_test_setup(what_was_set_is_not_spared, clean_environment),
         cmocka_unit_test_setup(very_long_names_and_values, clean_environment),

@@ -255,5 +255,10 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct aqi_core_config, conn_max)},
 };
 
-struct aqi_settings_table aqi_core_settings = {
-    .group = "core", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &aqi_core_config};
+static const char *const gone[] = {"AQ_CONN_RETRY", NULL};
+
+struct aqi_settings_table aqi_core_settings = {.group = "core",
+                                               .rows = rows,
+                                               .count = AQI_COUNT_OF(rows),
+                                               .values = &aqi_core_config,
+                                               .gone = gone};
