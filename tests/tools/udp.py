@@ -53,7 +53,7 @@ class Udp(Case):
                                   ("LOSSY", "loss=2000", "together at most 1000"),
                                   ("LOSSY", "luck=1", "give loss="),
                                   ("LOSSY", "loss=1,", "give loss="),
-                                  ("ACK_DELAY", "1s", "AQ_UDP_ACK_DELAY"),
+                                  ("RTO_MAX", "1h", "AQ_UDP_RTO_MAX"),
                                   ("AUTH", "maybe", "cookie")):
             with self.subTest(name=name, value=value):
                 for way in ("AQ_TRANSPORTS", "udp"), ("AQ_NEIGHBORHOOD", "1"):

@@ -51,12 +51,6 @@ aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
         return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: give 0 or at least %u",
                         (unsigned long long)udp_config.mtu,
                         AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS);
-    if (udp_config.rto_min_ns > udp_config.rto_max_ns)
-        return aqi_fail(AQ_ESETTING, "udp",
-                        "AQ_UDP_RTO_MIN (%llu us) exceeds AQ_UDP_RTO_MAX (%llu us): lower the "
-                        "former or raise the latter",
-                        (unsigned long long)udp_config.rto_min_ns / 1000,
-                        (unsigned long long)udp_config.rto_max_ns / 1000);
     if (udp_config.dead_after_ns != 0 && udp_config.dead_after_ns < UDP_LEAST_SILENCE_NS)
         return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_DEAD_AFTER=%llu us: give 0 or at least %llu ms",
                         (unsigned long long)udp_config.dead_after_ns / 1000,
@@ -244,9 +238,6 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->room = udp->port->limits.room;
     config->max_message =
         sizeof(struct udp_head) + aqi_max(udp->tp.limits.max_medium, UDP_PACKED_LONG);
-    if (udp_config.window != 0) config->window = config->reach = (size_t)udp_config.window;
-    config->ack_delay = udp_config.ack_delay_ns;
-    config->rto_min = udp_config.rto_min_ns;
     config->rto_max = udp_config.rto_max_ns;
     config->idle_close = udp_config.idle_close_ns;
     config->dead_after = udp_config.dead_after_ns;

@@ -28,8 +28,7 @@ struct udp_config {
     const char *interface;
     const char *lossy;
     uint64_t auth, port;
-    uint64_t mtu, buffer, window;
-    uint64_t ack_delay_ns, rto_min_ns, rto_max_ns;
+    uint64_t mtu, buffer, rto_max_ns;
     uint64_t idle_close_ns, dead_after_ns;
     const char *secret;
     uint64_t keepalive_ns;

@@ -50,32 +50,10 @@ static const struct aqi_setting rows[] = {
      .min = 64 << 10,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct udp_config, buffer)},
-    {.name = "AQ_UDP_WINDOW",
-     .def = "0",
-     .doc = "The maximum number of bytes in flight to one peer; 0: as many as the network turns "
-            "out to carry.",
-     .unit = "bytes",
-     .max = 1 << 30,
-     AQI_SETTING_IN(BYTES, struct udp_config, window)},
-    {.name = "AQ_UDP_ACK_DELAY",
-     .def = "50us",
-     .doc = "How long an acknowledgement waits for a message that can carry it.",
-     .unit = "us",
-     .max = SECOND / 10,
-     AQI_SETTING_IN(TIME, struct udp_config, ack_delay_ns)},
-    {.name = "AQ_UDP_RTO_MIN",
-     .def = "250us",
-     .doc = "The shortest timeout after which unacknowledged packets are retransmitted; measured "
-            "round trips lengthen it. If they are short, up to two retransmissions come earlier: "
-            "after twice a round trip, but at least a tenth of this value.",
-     .unit = "us",
-     .min = 1000,
-     .max = 10 * SECOND,
-     AQI_SETTING_IN(TIME, struct udp_config, rto_min_ns)},
     {.name = "AQ_UDP_RTO_MAX",
      .def = "250ms",
      .doc = "The longest timeout after which unacknowledged packets are retransmitted, and the "
-            "interval of queries to a silent peer; at least AQ_UDP_RTO_MIN.",
+            "interval of queries to a silent peer.",
      .unit = "ms",
      .min = 1000000,
      .max = 600 * SECOND,
@@ -139,8 +117,10 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TEXT, struct udp_config, lossy)},
 };
 
+static const char *const gone[] = {"AQ_UDP_ACK_DELAY", "AQ_UDP_RTO_MIN", "AQ_UDP_WINDOW", NULL};
+
 struct aqi_settings_table aqi_udp_settings = {
-    .group = "udp", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &udp_config};
+    .group = "udp", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &udp_config, .gone = gone};
 
 static bool udp_read_number(const char **at, uint64_t *value)
 {
