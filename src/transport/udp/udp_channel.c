@@ -37,6 +37,8 @@ enum {
     CHANNEL_PINGS = 8,        /* per AQ_UDP_KEEPALIVE, but at least one per: */
     CHANNEL_PING_MOST = 1000000000 /* ns */
 };
+/* A peer that is alive answers earlier, even if its program makes no calls (udp_answer.c). */
+static const uint64_t channel_silent_ns = 2000000000;
 
 /* --- making and ending ----------------------------------------------------------------------- */
 
@@ -329,6 +331,8 @@ static void udp_channel_heard(struct aqi_control_channel *channel, uint64_t befo
     if (aqi_dgram_heard(channel->dgram) == before) return;
     channel->refusals = 0;
     channel->owed = 0;
+    if (channel->rendezvous->leaving)
+        channel->until = channel->rendezvous->now + UDP_CHANNEL_LEAVES;
 }
 
 void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
@@ -388,6 +392,16 @@ void udp_channel_close(struct aqi_control_channel *channel)
     channel->closed = true;
     channel->due = 0;
     channel->until = channel->rendezvous->now + UDP_CHANNEL_LINGERS;
+}
+
+void udp_channel_leave(struct aqi_control_channel *channel)
+{
+    uint64_t now = channel->rendezvous->now;
+    if (!channel->closed) udp_channel_close(channel);
+    udp_channel_flush(channel);
+    bool silent = channel->owed != 0 && now - channel->owed >= channel_silent_ns;
+    channel->until = silent ? now : aqi_min(channel->until, now + UDP_CHANNEL_LEAVES);
+    channel->due = 0;
 }
 
 bool udp_channel_done(const struct aqi_control_channel *channel)

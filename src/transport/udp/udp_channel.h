@@ -41,8 +41,13 @@ struct aqi_listener {
     struct udp_interface interface;
 };
 
-/* ns for which the last messages are retransmitted if they are not acknowledged. */
+/*
+ * ns for which the last messages are retransmitted if they are not acknowledged: while this process
+ * goes on, and when it closes the rendezvous, where that must be only as long as retransmitting
+ * makes up for lost packets.
+ */
 #define UDP_CHANNEL_LINGERS 10000000000ull
+#define UDP_CHANNEL_LEAVES  500000000ull
 
 struct udp_written; /* a message that waits for those before it */
 
@@ -101,6 +106,7 @@ struct aqi_rendezvous {
     unsigned happened; /* events in this call of progress */
     bool told;         /* the user was warned of an unanswered call */
     bool inside;       /* progress is running: nothing that it may access is freed */
+    bool leaving;      /* it is being closed */
     struct aqi_macs macs;
     struct udp_secret secret;
     uint8_t cookies[16]; /* the key of cookies */
@@ -125,6 +131,8 @@ aq_status udp_channel_write(struct aqi_control_channel *channel,
                             const struct aqi_handshake *message);
 /* Close it: at once, or after everything has been sent. */
 void udp_channel_close(struct aqi_control_channel *channel);
+/* Likewise, as the whole rendezvous is being closed: do not wait for a silent peer. */
+void udp_channel_leave(struct aqi_control_channel *channel);
 /* The channel has ended for this reason: report it, once. */
 void udp_channel_end(struct aqi_control_channel *channel, aq_status status, const char *why);
 /* Take a packet for its engine; do what is due. */

@@ -490,6 +490,67 @@ static void test_farewell(void **state)
     assert_true(udp_channel_done(world.channel));
 }
 
+/* A process that ends waits for peers that answer, and for others no longer than packets are lost.
+ */
+static void test_leaving(void **state)
+{
+    (void)state;
+    for (unsigned closed = 0; closed < 2; closed++) {
+        channel_open_called();
+        run(SECOND / 2);
+        world.deaf = true;
+        if (closed != 0) udp_channel_close(world.channel);
+        world.rendezvous->leaving = true;
+        udp_channel_leave(world.channel);
+        run(LEAVES * MS - 1 * MS);
+        assert_false(udp_channel_done(world.channel));
+        run(2 * MS);
+        assert_true(udp_channel_done(world.channel));
+        world.deaf = world.rendezvous->leaving = false;
+        world.calls = 0;
+    }
+}
+
+/* A PING that was not answered for two seconds will not be. */
+static void test_leaving_who_is_silent(void **state)
+{
+    (void)state;
+    for (unsigned seconds = 2; seconds <= 4; seconds += 2) {
+        channel_open_called();
+        run(SECOND / 2);
+        world.deaf = true;
+        run(seconds * SECOND);
+        world.rendezvous->leaving = true;
+        udp_channel_leave(world.channel);
+        assert_int_equal(udp_channel_done(world.channel), seconds == 4);
+        world.deaf = world.rendezvous->leaving = false;
+        world.calls = 0;
+    }
+}
+
+static void test_leaving_who_answers(void **state)
+{
+    (void)state;
+    channel_open_called();
+    run(SECOND / 2);
+    world.deaf = true;
+    for (unsigned i = 0; i < WAITING; i++)
+        assert_int_equal(write_to_peer(100), AQ_OK);
+    world.rendezvous->leaving = true;
+    udp_channel_leave(world.channel);
+    run(LEAVES * MS - 100 * MS);
+    world.deaf = false; /* a packet at a time arrives */
+    while (world.heard[MESSAGE] < 2)
+        run(MS);
+    world.deaf = true;
+    run(LEAVES * MS - 100 * MS);
+    assert_false(udp_channel_done(world.channel));
+    world.deaf = false;
+    run(SECOND);
+    assert_int_equal(world.heard[MESSAGE], WAITING);
+    assert_int_equal(world.heard[END], 1);
+}
+
 static void test_farewell_to_who_is_gone(void **state)
 {
     (void)state;
@@ -568,6 +629,9 @@ int main(void)
         WORLD_TEST(test_messages_that_wait),
         WORLD_TEST(test_message_beside_a_ping),
         WORLD_TEST(test_farewell),
+        WORLD_TEST(test_leaving),
+        WORLD_TEST(test_leaving_who_is_silent),
+        WORLD_TEST(test_leaving_who_answers),
         WORLD_TEST(test_farewell_to_who_is_gone),
         WORLD_TEST(test_farewell_and_forged_reports),
         WORLD_TEST(test_parked),

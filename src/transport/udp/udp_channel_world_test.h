@@ -37,6 +37,7 @@ enum {
     PINGS = 8,    /* in AQ_UDP_KEEPALIVE */
     PATIENCE = 5, /* s, for the first message */
     LINGERS = 10, /* s */
+    LEAVES = 500, /* ms */
     LARGEST = AQI_HANDSHAKE_MAX
 };
 

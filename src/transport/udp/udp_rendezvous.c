@@ -691,12 +691,13 @@ static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
     uint64_t now = aqi_now_ns(), until = now + RENDEZVOUS_FAREWELL * 1000000ull;
     while (rendezvous->listeners != NULL)
         udp_rendezvous_unlisten(rendezvous, rendezvous->listeners);
+    rendezvous->now = now;
+    rendezvous->leaving = true;
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
-        if (!c->closed) udp_channel_close(c);
-        udp_channel_flush(c);
+        udp_channel_leave(c);
         udp_rendezvous_needs_turn(c);
     }
-    /* The last messages must arrive: give listening peers time for them. */
+    /* The last messages must arrive: give peers that answer time for them. */
     for (; rendezvous->channels != NULL && now < until; now = aqi_now_ns()) {
         (void)poll(&fd, 1, (int)((until - now) / 1000000) + 1);
         (void)udp_rendezvous_progress(rendezvous);
