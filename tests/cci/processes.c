@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -394,6 +395,80 @@ static void stopped(int argc, char **argv)
     CHECK_OK(cci_finalize());
 }
 
+static struct {
+    atomic_bool leaving, left;
+    unsigned trips; /* while `leaving` */
+} others;
+
+/* Send a message to and fro on a connection of its own. */
+static void *go_on(void *arg)
+{
+    cci_endpoint_t *endpoint = side_open(NULL);
+    char *uri = side_uri(endpoint);
+    (void)arg;
+    CHECK_OK(cci_connect(endpoint, uri, NULL, 0, CCI_CONN_ATTR_RO, NULL, 0, NULL));
+    while (!others.left) {
+        cci_event_t *event;
+        if (cci_get_event(endpoint, &event) != CCI_SUCCESS) continue;
+        if (event->type == CCI_EVENT_CONNECT_REQUEST) CHECK_OK(cci_accept(event, NULL));
+        if (event->type == CCI_EVENT_CONNECT)
+            CHECK_OK(cci_send(event->connect.connection, "x", 1, NULL, CCI_FLAG_SILENT));
+        if (event->type == CCI_EVENT_RECV) {
+            others.trips += others.leaving;
+            CHECK_OK(cci_send(event->recv.connection, "x", 1, NULL, CCI_FLAG_SILENT));
+        }
+        CHECK_OK(cci_return_event(event));
+    }
+    free(uri);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    return NULL;
+}
+
+static void *begin_again(void *arg)
+{
+    (void)arg;
+    while (!others.leaving)
+        sched_yield();
+    uint32_t caps;
+    CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
+    cci_endpoint_t *endpoint = NULL;
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    CHECK_OK(cci_finalize());
+    return NULL;
+}
+
+/*
+ * A thread that disconnects from a stopped peer waits alone. Another one may initialize the library
+ * while it is closed.
+ */
+static void stopped_and_threads(int argc, char **argv)
+{
+    enum { TRIPS = 100 };
+    pthread_t thread;
+    char *uri = child_start(argc, argv, accept_all, true);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *first = call(endpoint, -1, uri), *second = call(endpoint, -1, uri);
+    CHECK(kill(child, SIGSTOP) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, WUNTRACED), child);
+    CHECK_OK(cci_send(first, "x", 1, NULL, 0));
+    CHECK_OK(cci_send(second, "x", 1, NULL, 0));
+    CHECK(pthread_create(&thread, NULL, go_on, NULL) == 0);
+    others.leaving = true;
+    CHECK_OK(cci_disconnect(first));
+    others.leaving = false;
+    others.left = true;
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(others.trips >= TRIPS);
+    CHECK(pthread_create(&thread, NULL, begin_again, NULL) == 0);
+    others.leaving = true;
+    CHECK_OK(cci_finalize());
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+}
+
 static int take_slowly(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     (void)accept_one(endpoint, fd);
@@ -463,6 +538,7 @@ int main(int argc, char **argv)
     silence(2, copy);
     stopped(2, copy);
     stopped_in_transfer(2, copy);
+    stopped_and_threads(2, copy);
     slow(2, copy);
     return 0;
 }

@@ -13,7 +13,7 @@
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
 #define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
-#define CONN_LEAST_NS UINT64_C(10000000)          /* of it, for each connection of an endpoint */
+#define CONN_LEAST_NS UINT64_C(10000000)          /* after that, for each connection */
 
 /* Descriptors of a connection over udp, and those of requests in the kernel, and of the program. */
 enum { CONN_DESCRIPTORS = 6, CONN_OTHER_DESCRIPTORS = 512 };
@@ -161,34 +161,50 @@ static void conn_close(struct aqc_conn *conn, uint64_t patience)
 
 struct conn_patience {
     uint64_t since;
-    uint32_t acked;
+    uint32_t done;
 };
 
+/* Count the messages and transfers that the peer has acknowledged. */
+static uint32_t conn_done(const struct aqc_conn *conn)
+{
+    return conn->acked + conn->moved;
+}
+
 /* Whether peers have acknowledged anything in the last CONN_FLUSH_NS. */
-static bool conn_is_patient(struct conn_patience *patience, uint32_t acked)
+static bool conn_is_patient(struct conn_patience *patience, uint32_t done)
 {
     uint64_t now = aqi_now_ns();
-    if (patience->since == 0 || acked != patience->acked)
-        *patience = (struct conn_patience){.since = now, .acked = acked};
+    if (patience->since == 0 || done != patience->done)
+        *patience = (struct conn_patience){.since = now, .done = done};
     return now - patience->since < CONN_FLUSH_NS;
+}
+
+/* A round of a wait. Other threads run: their endpoints and connections must not wait as well. */
+static void conn_wait(unsigned rounds)
+{
+    aqc_progress();
+    aqc_pause(rounds);
 }
 
 void aqc_conn_close(struct aqc_conn *conn)
 {
     struct conn_patience patience = {0};
-    while (!conn_is_flushed(conn) && conn_is_patient(&patience, conn->acked))
-        aqc_progress();
-    conn_close(conn, CONN_FLUSH_NS);
+    bool flushed;
+    for (unsigned rounds = 0;
+         !(flushed = conn_is_flushed(conn)) && conn_is_patient(&patience, conn_done(conn));
+         rounds++)
+        conn_wait(rounds);
+    conn_close(conn, flushed ? CONN_FLUSH_NS : CONN_LEAST_NS);
 }
 
-static bool conn_are_flushed(struct aqc_ep *ep, uint32_t *acked)
+static bool conn_are_flushed(struct aqc_ep *ep, uint32_t *done)
 {
     bool all = true;
-    *acked = 0;
+    *done = 0;
     for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
         const struct aqc_conn *conn = AQI_OF(at, const struct aqc_conn, link);
         all = all && conn_is_flushed(conn);
-        *acked += conn->acked;
+        *done += conn_done(conn);
     }
     return all;
 }
@@ -196,14 +212,16 @@ static bool conn_are_flushed(struct aqc_ep *ep, uint32_t *acked)
 void aqc_conn_close_all(struct aqc_ep *ep)
 {
     struct conn_patience patience = {0};
-    uint32_t acked;
-    while (!conn_are_flushed(ep, &acked) && conn_is_patient(&patience, acked))
-        aqc_progress();
+    uint32_t done;
+    for (unsigned rounds = 0; !conn_are_flushed(ep, &done) && conn_is_patient(&patience, done);
+         rounds++)
+        conn_wait(rounds);
     uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
     while (!aqi_list_is_empty(&ep->conns)) {
+        struct aqc_conn *conn = AQI_OF(ep->conns.next, struct aqc_conn, link);
         uint64_t now = aqi_now_ns();
-        conn_close(AQI_OF(ep->conns.next, struct aqc_conn, link),
-                   now + CONN_LEAST_NS < until ? until - now : CONN_LEAST_NS);
+        bool wait = conn_is_flushed(conn) && now + CONN_LEAST_NS < until;
+        conn_close(conn, wait ? until - now : CONN_LEAST_NS);
     }
 }
 

@@ -175,6 +175,7 @@ struct aqc_conn {
     struct aqc_op *unstarted;  /* the first that may have a transfer to start */
     struct aqc_op *unsent;     /* the first that may have a message to send */
     struct aqi_node under_way; /* transfers in flight */
+    uint32_t moved;            /* transfers completed */
     uint32_t queued;           /* ops not yet sent or started */
     uint32_t seq, acked;       /* messages sent, and those acknowledged by the peer's library */
     uint32_t units, freed_there;
@@ -267,7 +268,8 @@ void aqc_rma_close(struct aqc_ep *ep);
 struct aqc {
     struct aqi_big_lock lock;
     unsigned users;
-    bool forked; /* in a child of the process that initialized the library */
+    bool closing; /* cci_finalize closes it, and may have released the lock meanwhile */
+    bool forked;  /* in a child of the process that initialized the library */
     uint32_t flags;
     aq_team *world;
     int fd;                      /* readable if Aqueduct has work, after aq_wait_prepare */

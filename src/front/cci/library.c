@@ -136,6 +136,8 @@ int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps)
     if (abi_ver != CCI_ABI_VERSION || caps == NULL) return CCI_EINVAL;
     if (aqc.forked) return library_refuse_child();
     aqc_lock();
+    while (aqc.closing)
+        aqc_pause(0);
     if (aqc.users == 0) {
         if (flags > 1)
             status = CCI_EINVAL;
@@ -175,6 +177,7 @@ int cci_finalize(void)
         return CCI_ERROR;
     }
     if (--aqc.users == 0) {
+        aqc.closing = true;
         while (!aqi_list_is_empty(&aqc.eps))
             aqc_ep_close(AQI_OF(aqc.eps.next, struct aqc_ep, link));
         library_stop_thread();
@@ -183,6 +186,7 @@ int cci_finalize(void)
         (void)aqi_pool_destroy(&aqc.ops);
         (void)aqi_pool_destroy(&aqc.small);
         aqc_rooms_close();
+        aqc.closing = false;
     }
     aqc_unlock();
     return CCI_SUCCESS;

@@ -132,6 +132,7 @@ static aq_status rma_start(struct aqc_conn *conn, struct aqc_op *op)
 static void rma_done(struct aqc_conn *conn, struct aqc_op *op, aq_status st)
 {
     op->done = true;
+    conn->moved++;
     if (op->status == CCI_SUCCESS)
         op->status = st == AQ_EACCESS ? CCI_ERR_RMA_HANDLE : aqc_status(st);
     if (op->len == 0 && !op->sent) {
