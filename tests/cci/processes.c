@@ -340,9 +340,23 @@ static int stop(cci_endpoint_t *endpoint, cci_os_handle_t fd)
     return 1;
 }
 
-/* A transfer from a peer that is stopped does not keep a program from disconnecting. */
-static void stopped_in_transfer(int argc, char **argv)
+static void expect_send(cci_endpoint_t *endpoint, const void *context, enum cci_status status)
 {
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_SEND);
+    CHECK(event->send.context == context);
+    CHECK_STATUS(event->send.status, status);
+    CHECK_OK(cci_return_event(event));
+}
+
+/*
+ * A transfer from a peer that is stopped keeps neither sends from timing out, whether they have
+ * left or wait for its message, nor the program from disconnecting.
+ */
+static void stopped_in_transfer(int argc, char **argv, uint32_t message)
+{
+    const enum cci_status late = message == 0 ? CCI_ETIMEDOUT : CCI_ERR_RNR;
+    const uint32_t us = 10000;
+    int contexts[3];
     char *uri = child_start(argc, argv, stop, false);
     int status;
     side_init(argc, argv);
@@ -350,8 +364,16 @@ static void stopped_in_transfer(int argc, char **argv)
     writer_open(endpoint, uri);
     CHECK_EQUAL(waitpid(child, &status, WUNTRACED), child);
     CHECK(WIFSTOPPED(status));
-    CHECK_OK(cci_rma(writer.connection, NULL, 0, writer.local, 0, &writer.remote, 0, LEN, NULL,
-                     CCI_FLAG_READ));
+    CHECK_OK(cci_set_opt(writer.connection, CCI_OPT_CONN_SEND_TIMEOUT, &us));
+    CHECK_OK(cci_rma(writer.connection, "done", message, writer.local, 0, &writer.remote, 0, LEN,
+                     NULL, CCI_FLAG_READ));
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(cci_send(writer.connection, "x", 1, &contexts[i], 0));
+    expect_send(endpoint, &contexts[0], late);
+    expect_send(endpoint, &contexts[1], late);
+    CHECK_OK(cci_send(writer.connection, "x", 1, &contexts[2], 0)); /* the connection is ordered */
+    expect_send(endpoint, &contexts[2], late);
+    CHECK_STATUS(cci_send(writer.connection, "x", 1, NULL, CCI_FLAG_BLOCKING), late);
     double began = side_now();
     CHECK_OK(cci_disconnect(writer.connection));
     CHECK(side_now() < began + PATIENCE);
@@ -537,7 +559,8 @@ int main(int argc, char **argv)
     forked(2, copy);
     silence(2, copy);
     stopped(2, copy);
-    stopped_in_transfer(2, copy);
+    stopped_in_transfer(2, copy, 0);
+    stopped_in_transfer(2, copy, 4);
     stopped_and_threads(2, copy);
     slow(2, copy);
     return 0;

@@ -189,6 +189,7 @@ struct aqc_conn {
 
     uint32_t send_timeout, keepalive; /* us; 0: none */
     bool watched;                     /* counted in aqc.timed */
+    uint64_t due;                     /* no send times out earlier */
 };
 
 void aqc_conn_events(void);
@@ -223,7 +224,8 @@ bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uin
 void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
 /* Report completed operations, in order. */
 void aqc_op_complete(struct aqc_conn *conn);
-void aqc_op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status);
+/* Report the sends that have timed out. */
+void aqc_op_expire(struct aqc_conn *conn, uint64_t now);
 int aqc_op_wait(struct aqc_op *op); /* returns the status and frees the operation */
 /* Fail all operations, including later ones. */
 void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);

@@ -334,21 +334,7 @@ void aqc_conn_watch(struct aqc_conn *conn)
         (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
 
-/* Expire sends. On an ordered connection, all operations after a failed one fail, too. */
-static void message_send_times(struct aqc_conn *conn, uint64_t now)
-{
-    for (struct aqc_op *op; (op = conn->ops) != NULL; aqc_op_complete(conn)) {
-        if (op->type != AQC_SEND || op->deadline == 0 || now < op->deadline) return;
-        cci_status_t status = op->sent ? CCI_ETIMEDOUT : CCI_ERR_RNR;
-        if (conn->pub.attribute == CCI_CONN_ATTR_RO) {
-            aqc_conn_fail(conn, status);
-            return;
-        }
-        aqc_op_fail(conn, op, status);
-    }
-}
-
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
 {
-    if (conn->watched && conn->state == AQC_OPEN) message_send_times(conn, now);
+    if (conn->watched && conn->state == AQC_OPEN) aqc_op_expire(conn, now);
 }

@@ -28,19 +28,39 @@ static bool op_is_complete(const struct aqc_conn *conn, const struct aqc_op *op)
     return op->sent && (!aqc_conn_is_reliable(conn) || (int32_t)(conn->acked - op->seq) > 0);
 }
 
-void aqc_op_complete(struct aqc_conn *conn)
+/* Report a completed operation; `before` is its predecessor, NULL if it is the first. */
+static inline void op_report(struct aqc_conn *conn, struct aqc_op *before, struct aqc_op *op)
 {
-    for (struct aqc_op *op; (op = conn->ops) != NULL && op_is_complete(conn, op);) {
-        conn->ops = op->next;
-        if (conn->last == op) conn->last = NULL;
-        if (conn->unsent == op) conn->unsent = op->next;
-        if (conn->unstarted == op) conn->unstarted = op->next;
-        if (!op->sent) conn->queued--; /* its transfer has failed, so its message is never sent */
-        op_finish(op);
+    *(before != NULL ? &before->next : &conn->ops) = op->next;
+    if (conn->last == op) conn->last = before;
+    if (conn->unsent == op) conn->unsent = op->next;
+    if (conn->unstarted == op) conn->unstarted = op->next;
+    if (!op->sent) conn->queued--; /* its transfer has failed, so its message is never sent */
+    op_finish(op);
+}
+
+/* Those that failed at once or in time need not wait for earlier transfers of a silent peer. */
+static void op_report_failed(struct aqc_conn *conn)
+{
+    struct aqc_op *before = NULL;
+    for (struct aqc_op *op = conn->ops, *next; op != NULL; op = next) {
+        next = op->next;
+        if (op->status != CCI_SUCCESS && op_is_complete(conn, op))
+            op_report(conn, before, op);
+        else
+            before = op;
     }
 }
 
-void aqc_op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status)
+void aqc_op_complete(struct aqc_conn *conn)
+{
+    for (struct aqc_op *op; (op = conn->ops) != NULL && op_is_complete(conn, op);)
+        op_report(conn, NULL, op);
+    if (AQI_UNLIKELY(conn->broken != CCI_SUCCESS) && conn->state == AQC_OPEN)
+        op_report_failed(conn);
+}
+
+static void op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status)
 {
     if (op->status == CCI_SUCCESS) op->status = status;
     if (!op->sent && conn->queued != 0) conn->queued--;
@@ -52,11 +72,51 @@ void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status)
 {
     if (conn->broken == CCI_SUCCESS) conn->broken = status;
     for (struct aqc_op *op = conn->ops; op != NULL; op = op->next)
-        aqc_op_fail(conn, op, status);
+        op_fail(conn, op, status);
     conn->unsent = conn->unstarted = NULL;
     conn->again = false;
     aqc_op_complete(conn);
     if (!aqi_list_is_empty(&conn->under_way)) aqc_conn_activate(conn);
+}
+
+/* --- timeouts -----------------------------------------------------------------------------------
+ */
+
+/* On an ordered connection, all operations after a failed one fail, too. */
+static void op_fail_later(struct aqc_conn *conn, struct aqc_op *first, cci_status_t status)
+{
+    if (conn->broken == CCI_SUCCESS) conn->broken = status;
+    for (struct aqc_op *op = first; op != NULL; op = op->next)
+        op_fail(conn, op, status);
+    aqc_op_complete(conn);
+}
+
+/*
+ * A send that has timed out is reported even if it is behind another operation that is not
+ * complete, such as a transfer, which uses the program's memory and therefore has no timeout.
+ */
+void aqc_op_expire(struct aqc_conn *conn, uint64_t now)
+{
+    struct aqc_op *before = NULL;
+    if (now < conn->due) return;
+    conn->due = UINT64_MAX;
+    for (struct aqc_op *op = conn->ops, *next; op != NULL; op = next) {
+        next = op->next;
+        bool timed = op->type == AQC_SEND && op->deadline != 0;
+        if (timed && now >= op->deadline) {
+            cci_status_t status = op->sent ? CCI_ETIMEDOUT : CCI_ERR_RNR;
+            bool failed = !op_is_complete(conn, op);
+            if (failed && conn->pub.attribute == CCI_CONN_ATTR_RO) {
+                op_fail_later(conn, op, status);
+                return;
+            }
+            if (failed) op_fail(conn, op, status);
+            op_report(conn, before, op);
+            continue;
+        }
+        if (timed) conn->due = aqi_min(conn->due, op->deadline);
+        before = op;
+    }
 }
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -80,7 +140,10 @@ struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void 
     conn->refs++;
     aqi_list_init(&op->event.link);
     aqi_list_init(&op->rma);
-    if (conn->send_timeout != 0) op->deadline = aqi_now_ns() + (uint64_t)conn->send_timeout * 1000;
+    if (conn->send_timeout != 0) {
+        op->deadline = aqi_now_ns() + (uint64_t)conn->send_timeout * 1000;
+        conn->due = aqi_min(conn->due, op->deadline);
+    }
     return op;
 }
 
