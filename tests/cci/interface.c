@@ -59,6 +59,29 @@ static void await_up(const cci_device_t *device, cci_endpoint_t *endpoint)
     }
 }
 
+/* Devices that were down when the library started, and later went down without an endpoint. */
+static void down_at_first(void)
+{
+    uint32_t caps;
+    cci_device_t *const *devices;
+    cci_endpoint_t *endpoint;
+    CHECK(ip("link set one down"));
+    side_configure("[a]\ntransport = sm\npriority = 2\n"
+                   "[b]\ntransport = sock\ninterface = one\npriority = 1\ndefault = 1\n");
+    CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
+    CHECK_OK(cci_get_devices(&devices));
+    CHECK_EQUAL(is_up(devices[1]), 0);
+    CHECK(ip("link set one up"));
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    CHECK(endpoint->device == devices[1]);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK(ip("link set one down"));
+    CHECK_STATUS(cci_create_endpoint(devices[1], 0, &endpoint, NULL), CCI_ENETDOWN);
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    CHECK(endpoint->device == devices[0]);
+    CHECK_OK(cci_finalize());
+}
+
 int main(void)
 {
     uint32_t caps;
@@ -108,5 +131,6 @@ int main(void)
     CHECK_OK(cci_create_endpoint(devices[0], 0, &endpoint, NULL));
     CHECK_EQUAL(is_up(devices[0]), 1);
     CHECK_OK(cci_finalize());
+    down_at_first();
     return 0;
 }

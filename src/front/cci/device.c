@@ -321,6 +321,11 @@ static int device_compare(const struct aqc_device *x, const struct aqc_device *y
     return 0;
 }
 
+bool aqc_device_is_better(const struct aqc_device *device, const struct aqc_device *than)
+{
+    return device_compare(device, than) < 0;
+}
+
 /* Devices that compare equal stay in the order of the file, which qsort does not guarantee. */
 static void device_sort_all(void)
 {

@@ -130,24 +130,29 @@ void aqc_ep_close(struct aqc_ep *ep)
     free(ep);
 }
 
-static struct aqc_device *ep_default_device(void)
+/* The device for a new endpoint, the best one if `device` is NULL. */
+static int ep_choose_device(const cci_device_t *device, struct aqc_device **found)
 {
-    /* devices are sorted, the best one first */
-    for (unsigned i = 0; i < aqc.device_count; i++)
-        if (aqc.devices[i]->pub.up) return aqc.devices[i];
-    return NULL;
+    *found = NULL;
+    for (unsigned i = 0; i < aqc.device_count; i++) {
+        struct aqc_device *other = aqc.devices[i];
+        if (device != NULL && device != &other->pub) continue;
+        aqc_device_look(other); /* without endpoints, no event has reported changes */
+        if (device != NULL && !other->pub.up) return CCI_ENETDOWN;
+        if (other->pub.up && (*found == NULL || aqc_device_is_better(other, *found)))
+            *found = other;
+    }
+    if (*found != NULL) return CCI_SUCCESS;
+    return device == NULL ? CCI_ENODEV : CCI_EINVAL;
 }
 
 static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t **endpoint,
                      cci_os_handle_t *fd)
 {
-    struct aqc_device *found = device == NULL ? ep_default_device() : NULL;
-    for (unsigned i = 0; device != NULL && i < aqc.device_count; i++)
-        if (&aqc.devices[i]->pub == device) found = aqc.devices[i];
+    struct aqc_device *found;
     if (aqc.users == 0 || aqc.forked) return CCI_ERROR;
-    if (found == NULL) return device == NULL ? CCI_ENODEV : CCI_EINVAL;
-    if (!found->pub.up) aqc_device_look(found); /* no endpoint, so no event has reported changes */
-    if (!found->pub.up) return CCI_ENETDOWN;
+    int status = ep_choose_device(device, &found);
+    if (status != CCI_SUCCESS) return status;
     struct aqc_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return CCI_ENOMEM;
     ep->pub.device = &found->pub;
@@ -157,7 +162,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
     aqi_list_init(&ep->queue);
     aqi_list_init(&ep->lent);
     aqi_list_append(&aqc.eps, &ep->link);
-    int status = ep_open(ep, service, fd);
+    status = ep_open(ep, service, fd);
     if (status != CCI_SUCCESS) {
         aqc_ep_close(ep);
         return status;

@@ -52,6 +52,8 @@ aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
 /* Check whether its interface is up. */
 void aqc_device_look(struct aqc_device *device);
+/* Whether it comes first in the list, going by whether each is up now. */
+bool aqc_device_is_better(const struct aqc_device *device, const struct aqc_device *than);
 /* Set the state of the device and of all others with its address. */
 void aqc_device_set_up(const struct aqc_device *device, bool up);
 /* The URI at which an endpoint of the device listens; `service` NULL: a free one. */
