@@ -206,6 +206,18 @@ enum aqi_progress_mode {
 /* The steps of resting: begin; after a barrier on all processors, check; end. */
 enum aqi_rest { AQI_REST_BEGIN, AQI_REST_CHECK, AQI_REST_END };
 
+/* Why the owner of a region refuses an access; travels as a number. */
+enum aqi_refusal {
+    AQI_REFUSAL_NONE,    /* it does not */
+    AQI_REFUSAL_UNKNOWN, /* nothing has this ticket, or there are no regions */
+    AQI_REFUSAL_REVOKED,
+    AQI_REFUSAL_CLOSED, /* the region was for a connection that is closed */
+    AQI_REFUSAL_OTHER,  /* the region is for another connection */
+    AQI_REFUSAL_RIGHT,  /* no right to write, or to read */
+    AQI_REFUSAL_RANGE,  /* outside the region */
+    AQI_REFUSALS
+};
+
 /* Calls from the transport up to its opener. */
 struct aqi_tp_hooks {
     /*
@@ -232,11 +244,16 @@ struct aqi_tp_hooks {
     bool (*range_ok)(void *host, uint64_t addr, size_t len);
     /*
      * Set `*at` to where a peer may write, or read, `len` bytes at `offset` of the region that the
-     * ticket names. For aqi_tp_region; NULL: there are no regions. Returns AQ_ERANGE, or AQ_EACCESS
-     * if the ticket does not allow it.
+     * ticket names. For aqi_tp_region; NULL: there are no regions.
      */
-    aq_status (*region)(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset, size_t len,
-                        bool write, void **at);
+    enum aqi_refusal (*region)(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset,
+                               size_t len, bool write, void **at);
+    /*
+     * The peer has refused an access of aqi_tp_region, whose `comp` is going to fail. Called with
+     * locks of the transport held. NULL: the reason is not needed.
+     */
+    void (*refused)(void *host, const struct aqi_comp *comp, bool write, uint64_t offset,
+                    size_t len, enum aqi_refusal why);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
     aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);

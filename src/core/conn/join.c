@@ -170,6 +170,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.hooks.range_ok = conn_join_hook_range_ok;
     params.hooks.relax = core_hook_relax_pair;
     params.hooks.region = conn_region_find;
+    params.hooks.refused = conn_region_refused;
     params.hooks.share = conn_join_hook_share;
     params.hooks.lookup = conn_join_hook_lookup;
     params.hooks.arg = params.hooks.host = conn;

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "base/random.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,21 +169,29 @@ void conn_regions_close(void)
     regions.count = regions.room = 0;
 }
 
-aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
-                           size_t len, bool write, void **at)
+static enum aqi_refusal region_judge(const aq_region *region, const uint32_t ticket[AQI_TICKET],
+                                     const aq_connection *conn, bool write)
 {
-    aq_status st = AQ_EACCESS;
+    if (region == NULL || !aqi_secret_same(region->ticket, ticket, sizeof(region->ticket)))
+        return AQI_REFUSAL_UNKNOWN;
+    if (!region->valid) return AQI_REFUSAL_REVOKED;
+    if (region->orphan) return AQI_REFUSAL_CLOSED;
+    if (region->only != NULL && region->only != conn) return AQI_REFUSAL_OTHER;
+    bool may = (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0;
+    return may ? AQI_REFUSAL_NONE : AQI_REFUSAL_RIGHT;
+}
+
+enum aqi_refusal conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
+                                  size_t len, bool write, void **at)
+{
     aqi_spin_lock(&regions.lock);
     const aq_region *region = ticket[0] < regions.count ? regions.table[ticket[0]] : NULL;
-    bool mine = region != NULL && region->valid &&
-                aqi_secret_same(region->ticket, ticket, sizeof(region->ticket)) &&
-                !region->orphan && (region->only == NULL || region->only == conn);
-    if (mine && (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0) {
-        st = aqi_within(offset, len, 0, region->size) ? AQ_OK : AQ_ERANGE;
-        if (st == AQ_OK) *at = region->addr + offset;
-    }
+    enum aqi_refusal why = region_judge(region, ticket, conn, write);
+    if (why == AQI_REFUSAL_NONE && !aqi_within(offset, len, 0, region->size))
+        why = AQI_REFUSAL_RANGE;
+    if (why == AQI_REFUSAL_NONE) *at = region->addr + offset;
     aqi_spin_unlock(&regions.lock);
-    return st;
+    return why;
 }
 
 /* --- at the peer ----------------------------------------------------------------------------- */
@@ -197,6 +206,27 @@ struct region_access {
     unsigned flags;
     bool get;
 };
+
+void conn_region_refused(void *host, const struct aqi_comp *comp, bool write, uint64_t offset,
+                         size_t len, enum aqi_refusal why)
+{
+    static const char *const reasons[AQI_REFUSALS] = {
+        [AQI_REFUSAL_UNKNOWN] = "it has no region with this handle: it was revoked, or its bytes "
+                                "were changed",
+        [AQI_REFUSAL_REVOKED] = "the region was revoked",
+        [AQI_REFUSAL_CLOSED] = "the region was for a connection that is closed",
+        [AQI_REFUSAL_OTHER] = "the region is for another connection",
+        [AQI_REFUSAL_RIGHT] = "the region does not grant the right",
+        [AQI_REFUSAL_RANGE] = "the region ends before"};
+    const aq_connection *conn = host;
+    char text[200], process[32] = "";
+    if (conn->peer_id.pid > 0)
+        snprintf(process, sizeof(process), " (process %lld)", (long long)conn->peer_id.pid);
+    snprintf(text, sizeof(text),
+             "the peer%s refuses to let this process %s %zu bytes at offset %llu: %s", process,
+             write ? "write" : "read", len, (unsigned long long)offset, reasons[why]);
+    core_event_note(comp, why == AQI_REFUSAL_RANGE ? AQ_ERANGE : AQ_EACCESS, text);
+}
 
 static aq_status region_check_handle(const struct region_access *a)
 {

@@ -1,6 +1,9 @@
 /* Events: operations with local and remote completion, implicit sets, access regions. */
 #include "core/event/event.h"
 
+#include <stdio.h>
+#include <string.h>
+
 struct core_stuck_check core_stuck_check;
 
 /* A leaf is its root's pointer, with the kinds that it covers in the lowest bits. */
@@ -22,6 +25,45 @@ aq_status core_carry_and_wait(const struct core_route *route,
     core_wait_comp(&comp);
     if (st != AQ_OK || comp.status == AQ_OK) return st;
     return core_failed(route, (aq_status)comp.status, call);
+}
+
+/* --- failures ----------------------------------------------------------------------------------
+ */
+
+enum { EVENT_NOTES = 16, EVENT_NOTE = 200 };
+
+static struct {
+    struct aqi_spin lock;
+    unsigned next;
+    struct {
+        const struct aqi_comp *comp; /* NULL: unused */
+        aq_status status;
+        char why[EVENT_NOTE];
+    } all[EVENT_NOTES];
+} notes;
+
+void core_event_note(const struct aqi_comp *comp, aq_status status, const char *why)
+{
+    aqi_spin_lock(&notes.lock);
+    unsigned i = notes.next++ % EVENT_NOTES;
+    notes.all[i].comp = comp;
+    notes.all[i].status = status;
+    snprintf(notes.all[i].why, sizeof(notes.all[i].why), "%s", why);
+    aqi_spin_unlock(&notes.lock);
+}
+
+static AQI_COLD aq_status event_failed(const struct aqi_comp *comp, aq_status status)
+{
+    char why[EVENT_NOTE];
+    snprintf(why, sizeof(why), "%s", aq_status_text(status));
+    aqi_spin_lock(&notes.lock);
+    for (unsigned i = 0; i < EVENT_NOTES; i++) {
+        if (notes.all[i].comp != comp) continue;
+        notes.all[i].comp = NULL;
+        if (notes.all[i].status == status) memcpy(why, notes.all[i].why, sizeof(why));
+    }
+    aqi_spin_unlock(&notes.lock);
+    return aqi_fail(status, "core", "an operation in progress failed: %s", why);
 }
 
 /* --- completion ------------------------------------------------------------------------------ */
@@ -75,7 +117,7 @@ static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
             atomic_load_explicit(&kinds[i].comp->status, memory_order_relaxed) == AQ_OK)
             continue;
         aq_status st = (aq_status)atomic_exchange(&kinds[i].comp->status, AQ_OK);
-        return aqi_fail(st, "core", "an operation in progress failed: %s", aq_status_text(st));
+        return event_failed(kinds[i].comp, st);
     }
     return AQ_OK;
 }

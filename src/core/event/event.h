@@ -4,6 +4,12 @@
 
 #include "core/wait/wait.h"
 
+/*
+ * Why the operation with this counter is going to fail with this status, for the message of its
+ * failure. Only the last few are kept.
+ */
+AQI_COLD void core_event_note(const struct aqi_comp *comp, aq_status status, const char *why);
+
 /* How an operation completes. */
 enum core_mode { BLOCKING, EXPLICIT, IMPLICIT };
 /* The counters of an operation are incremented before it is started. */

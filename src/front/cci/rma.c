@@ -1,6 +1,8 @@
 /* cci: registered memory, and remote reads and writes. */
 #include "front/cci/impl.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +188,28 @@ struct aqc_rma_call {
     int flags;
 };
 
+/* Log why a call is refused: the program only gets CCI_EINVAL. */
+static AQI_COLD int rma_refuse(const struct aqc_mr *mr, const struct aqc_rma_call *call)
+{
+    aq_region_handle there;
+    memcpy(&there, call->remote, sizeof(there));
+    uint64_t size = mr == NULL ? 0 : mr->len, remote = aq_region_handle_size(&there);
+    bool local = mr == NULL || !aqi_within(call->local_offset, call->size, 0, size);
+    uint64_t offset = local ? call->local_offset : call->remote_offset;
+    if (mr == NULL)
+        aqi_log(AQI_LOG_WARN, "cci",
+                "cci_rma: the local handle is not one of this endpoint: it was deregistered, or "
+                "registered with another endpoint");
+    else if (!local && remote == 0)
+        aqi_log(AQI_LOG_WARN, "cci", "cci_rma: the remote handle is not one of cci_rma_register");
+    else
+        aqi_log(AQI_LOG_WARN, "cci",
+                "cci_rma: %llu bytes at offset %llu are not inside the %llu bytes of the %s handle",
+                (unsigned long long)call->size, (unsigned long long)offset,
+                (unsigned long long)(local ? size : remote), local ? "local" : "remote");
+    return CCI_EINVAL;
+}
+
 static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr,
                      const struct aqc_rma_call *call)
 {
@@ -194,7 +218,7 @@ static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr,
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)call->msg, .iov_len = call->msg_len};
     if (mr == NULL || !aqi_within(call->local_offset, call->size, 0, mr->len) ||
         !aqi_within(call->remote_offset, call->size, 0, aq_region_handle_size(&there)))
-        return CCI_EINVAL;
+        return rma_refuse(mr, call);
     if (conn->broken != CCI_SUCCESS) return (int)conn->broken;
     if (conn->queued >= AQC_QUEUED) return CCI_ENOBUFS;
     struct aqc_op *op = aqc_op_new(conn, (call->flags & CCI_FLAG_WRITE) != 0 ? AQC_WRITE : AQC_READ,

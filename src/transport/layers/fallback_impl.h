@@ -24,7 +24,7 @@ enum fallback_message {
     FB_GET_ROWS,   /* request  payload: records */
     FB_ROWS,       /* reply    payload: their bytes */
     FB_REFUSED,    /* reply    the range or operation is not allowed at the target; args[2]: the
-                               status, else AQ_ERANGE */
+                               status, else AQ_ERANGE; [3]: of a region: enum aqi_refusal */
     FB_REGION_PUT, /* as FB_PUT, but addr: offset in the region of the ticket, args[3..6] */
     FB_REGION_GET, /* as FB_GET, likewise args[4..7] */
     FB_PING,       /* request  answer with FB_DONE */

@@ -76,18 +76,18 @@ static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
 }
 
 static void fallback_serve_deny(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am,
-                                aq_status why)
+                                enum aqi_refusal why)
 {
-    int32_t status = (int32_t)why;
-    fallback_serve_reply(fb, source, am, FB_REFUSED, &status, 1, NULL, 0);
+    const int32_t more[] = {why == AQI_REFUSAL_RANGE ? AQ_ERANGE : AQ_EACCESS, (int32_t)why};
+    fallback_serve_reply(fb, source, am, FB_REFUSED, more, 2, NULL, 0);
 }
 
 /* Find the memory in a region; the ticket is in the arguments from `at` on. */
-static aq_status fallback_serve_region(struct aqi_fallback *fb, const struct aqi_am *am,
-                                       unsigned at, size_t len, bool write, void **local)
+static enum aqi_refusal fallback_serve_region(struct aqi_fallback *fb, const struct aqi_am *am,
+                                              unsigned at, size_t len, bool write, void **local)
 {
     uint32_t ticket[AQI_TICKET];
-    if (fb->up.region == NULL) return AQ_EACCESS;
+    if (fb->up.region == NULL) return AQI_REFUSAL_UNKNOWN;
     memcpy(ticket, am->args + at, sizeof(ticket));
     return fb->up.region(fb->up.host, ticket, am->addr, len, write, local);
 }
@@ -96,9 +96,9 @@ static void fallback_serve_region_put(struct aqi_fallback *fb, uint32_t source,
                                       const struct aqi_am *am)
 {
     void *local;
-    aq_status st = fallback_serve_region(fb, am, 3, am->nbytes, true, &local);
-    if (st != AQ_OK) {
-        fallback_serve_deny(fb, source, am, st);
+    enum aqi_refusal why = fallback_serve_region(fb, am, 3, am->nbytes, true, &local);
+    if (why != AQI_REFUSAL_NONE) {
+        fallback_serve_deny(fb, source, am, why);
         return;
     }
     aqi_copy_put(local, am->payload, am->nbytes);
@@ -111,11 +111,11 @@ static void fallback_serve_region_get(struct aqi_fallback *fb, uint32_t source,
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
     void *local;
-    aq_status st = len <= fallback_piece(fb, fb->peers[source])
-                       ? fallback_serve_region(fb, am, 4, len, false, &local)
-                       : AQ_ERANGE;
-    if (st != AQ_OK)
-        fallback_serve_deny(fb, source, am, st);
+    enum aqi_refusal why = len <= fallback_piece(fb, fb->peers[source])
+                               ? fallback_serve_region(fb, am, 4, len, false, &local)
+                               : AQI_REFUSAL_RANGE;
+    if (why != AQI_REFUSAL_NONE)
+        fallback_serve_deny(fb, source, am, why);
     else
         fallback_serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, local, len);
 }
@@ -145,6 +145,7 @@ static void fallback_serve_put_rows(struct aqi_fallback *fb, uint32_t source,
 static void fallback_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
                                     const struct aqi_am *am)
 {
+    static const int32_t status = AQ_ENOMEM;
     void *buffer;
     size_t nbytes;
     if (!fallback_rows_get(fb, am, fb->peers[source]->max_medium, &buffer, &nbytes)) {
@@ -152,7 +153,7 @@ static void fallback_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
         return;
     }
     if (buffer == NULL)
-        fallback_serve_deny(fb, source, am, AQ_ENOMEM);
+        fallback_serve_reply(fb, source, am, FB_REFUSED, &status, 1, NULL, 0);
     else
         fallback_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
     free(buffer);
@@ -270,6 +271,11 @@ static void fallback_serve_take_refused(struct aqi_fallback *fb, struct fallback
                                         const struct aqi_am *am)
 {
     bool denied = am->nargs > 2 && am->args[2] == AQ_EACCESS;
+    bool told = op->in_region && am->nargs > 3 && am->args[3] > AQI_REFUSAL_NONE &&
+                am->args[3] < AQI_REFUSALS;
+    if (told && !op->failed && fb->up.refused != NULL)
+        fb->up.refused(fb->up.host, op->comp, op->kind == FB_OP_PUT, op->addr, op->len,
+                       (enum aqi_refusal)am->args[3]);
     fallback_op_fail(fb, op, denied ? AQ_EACCESS : AQ_ERANGE);
 }
 

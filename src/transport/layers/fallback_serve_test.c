@@ -151,14 +151,15 @@ static void the_answers_are_right(void **state)
     close_world();
 }
 
-static aq_status region_of_64_bytes(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset,
-                                    size_t len, bool write, void **at)
+static enum aqi_refusal region_of_64_bytes(void *host, const uint32_t ticket[AQI_TICKET],
+                                           uint64_t offset, size_t len, bool write, void **at)
 {
     static const uint32_t known[AQI_TICKET] = {11, 12, 13, 14};
     (void)host;
-    if (memcmp(ticket, known, sizeof(known)) != 0 || write) return AQ_EACCESS;
+    if (memcmp(ticket, known, sizeof(known)) != 0) return AQI_REFUSAL_UNKNOWN;
+    if (write) return AQI_REFUSAL_RIGHT;
     *at = reach + 100 + offset;
-    return aqi_within(offset, len, 0, 64) ? AQ_OK : AQ_ERANGE;
+    return aqi_within(offset, len, 0, 64) ? AQI_REFUSAL_NONE : AQI_REFUSAL_RANGE;
 }
 
 /* The owner of a region decides about each message, and its answer says why it refuses. */
@@ -167,25 +168,29 @@ static void regions_are_asked_for(void **state)
     static const unsigned char bytes[8] = {9};
     static const struct {
         struct message message;
-        int32_t status;
+        enum aqi_refusal why;
     } rows[] = {
-        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 14}, NULL, NULL, 0}, AQ_OK},
-        {{FB_REGION_GET, 8, {5, 6, 77, 63, 11, 12, 13, 14}, (void *)2, NULL, 0}, AQ_ERANGE},
-        {{FB_REGION_GET, 8, {5, 6, 77, PIECE + 1, 11, 12, 13, 14}, NULL, NULL, 0}, AQ_ERANGE},
-        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 15}, NULL, NULL, 0}, AQ_EACCESS},
-        {{FB_REGION_PUT, 7, {5, 6, FB_ANSWER, 11, 12, 13, 14}, NULL, bytes, 8}, AQ_EACCESS},
+        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 14}, NULL, NULL, 0}, AQI_REFUSAL_NONE},
+        {{FB_REGION_GET, 8, {5, 6, 77, 63, 11, 12, 13, 14}, (void *)2, NULL, 0}, AQI_REFUSAL_RANGE},
+        {{FB_REGION_GET, 8, {5, 6, 77, PIECE + 1, 11, 12, 13, 14}, NULL, NULL, 0},
+         AQI_REFUSAL_RANGE},
+        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 15}, NULL, NULL, 0}, AQI_REFUSAL_UNKNOWN},
+        {{FB_REGION_PUT, 7, {5, 6, FB_ANSWER, 11, 12, 13, 14}, NULL, bytes, 8}, AQI_REFUSAL_RIGHT},
     };
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         open_world();
         assert_int_equal(comes(rows[i].message), 0); /* no regions at all */
-        expect_sent(
-            1, FB_REFUSED, 3,
-            (const int32_t[]){5, 6, rows[i].message.args[3] > PIECE ? AQ_ERANGE : AQ_EACCESS});
+        bool large = rows[i].message.args[3] > PIECE;
+        expect_sent(1, FB_REFUSED, 4,
+                    (const int32_t[]){5, 6, large ? AQ_ERANGE : AQ_EACCESS,
+                                      large ? AQI_REFUSAL_RANGE : AQI_REFUSAL_UNKNOWN});
         world.fb->up.region = region_of_64_bytes;
         assert_int_equal(comes(rows[i].message), 0);
-        if (rows[i].status != AQ_OK) {
-            expect_sent(2, FB_REFUSED, 3, (const int32_t[]){5, 6, rows[i].status});
+        if (rows[i].why != AQI_REFUSAL_NONE) {
+            bool range = rows[i].why == AQI_REFUSAL_RANGE;
+            expect_sent(2, FB_REFUSED, 4,
+                        (const int32_t[]){5, 6, range ? AQ_ERANGE : AQ_EACCESS, rows[i].why});
         } else {
             expect_sent(2, FB_GET_DATA, 3, (const int32_t[]){5, 6, 77});
             assert_memory_equal(world.sent[1].payload, reach + 100, 64);

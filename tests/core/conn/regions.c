@@ -250,6 +250,13 @@ static void is_refused_here(aq_connection *conn)
     CHECK_REFUSED(aq_region_get_nb(conn, in, &handles[BOTH], 0, 8, 0, NULL), AQ_EINVAL);
 }
 
+/* The message of the last failure says why. */
+static void expect_reason(const char *why)
+{
+    if (strstr(aq_error_message(), why) == NULL)
+        check_failed(__FILE__, __LINE__, "\"%s\" does not say that %s", aq_error_message(), why);
+}
+
 /* The bytes of a handle, as region.c makes them. */
 struct forged {
     uint32_t magic, rights;
@@ -266,10 +273,12 @@ static void is_refused_there(aq_connection *conn, aq_connection *other)
     forged.rights = AQ_REGION_READ | AQ_REGION_WRITE;
     memcpy(&bytes, &forged, sizeof(bytes));
     CHECK_REFUSED(put(conn, &bytes, 0, out, SIZE, 0), AQ_EACCESS);
+    expect_reason("the region does not grant the right");
     forged.size = UINT64_MAX;
     memcpy(&bytes, &forged, sizeof(bytes));
     CHECK_REFUSED(get(conn, in, &bytes, SIZE - 7, 8), AQ_ERANGE);
     CHECK_REFUSED(get(conn, in, &bytes, UINT64_MAX - 100, 8), AQ_ERANGE);
+    expect_reason("read 8 bytes at offset 18446744073709551515: the region ends before");
     for (unsigned i = 0; i < 4; i++)
         for (unsigned bit = 0; bit < 32; bit += 7) {
             memcpy(&forged, &handles[BOTH], sizeof(forged));
@@ -277,8 +286,10 @@ static void is_refused_there(aq_connection *conn, aq_connection *other)
             memcpy(&bytes, &forged, sizeof(bytes));
             CHECK_REFUSED(put(conn, &bytes, 0, out, 8, 0), AQ_EACCESS);
             CHECK_REFUSED(get(conn, in, &bytes, 0, 8), AQ_EACCESS);
+            expect_reason("it has no region with this handle");
         }
     CHECK_REFUSED(get(other, in, &handles[PRIVATE], 0, 8), AQ_EACCESS);
+    expect_reason("the region is for another connection");
     CHECK_OK(get(other, in, &handles[READ_ONLY], 0, 8));
 }
 
@@ -294,7 +305,10 @@ static void is_refused_once_revoked(aq_connection *conn)
     CHECK_OK(aq_poll_until(has_list, NULL, AQ_FOREVER)); /* the handle of LAST may overtake it */
     CHECK_OK(get(conn, many, &handles[LIST], 0, sizeof(many)));
     for (unsigned i = 0; i < HANDLES; i++) {
-        if (i != WRITE_ONLY) CHECK_REFUSED(get(conn, in, &handles[i], 0, 8), AQ_EACCESS);
+        if (i != WRITE_ONLY) {
+            CHECK_REFUSED(get(conn, in, &handles[i], 0, 8), AQ_EACCESS);
+            expect_reason("revoked");
+        }
         if (i == WRITE_ONLY || i == BOTH)
             CHECK_REFUSED(put(conn, &handles[i], 0, out, SIZE, 0), AQ_EACCESS);
     }
