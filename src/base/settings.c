@@ -274,8 +274,8 @@ static void settings_warn_name(const struct settings_search *search, const char 
         own ? aqi_settings_nearest(search->tables, search->count, name) : nearest.best;
     if ((best == NULL && !own) || !settings_first_time(name)) return;
     if (best != NULL)
-        aqi_log(AQI_LOG_WARN, "base", "%.80s is not a setting and is ignored: maybe %.*s%s?", name,
-                own ? 0 : (int)prefix, name, best);
+        aqi_log(AQI_LOG_WARN, "base", "%.80s is not a setting and is ignored: did you mean %.*s%s?",
+                name, own ? 0 : (int)prefix, name, best);
     else
         aqi_log(AQI_LOG_WARN, "base",
                 "%.80s is not a setting and is ignored: aqinfo lists all settings", name);

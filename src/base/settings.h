@@ -84,8 +84,8 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
 /*
  * Print the warnings that load did not, once per name and process. Separate, because one process of
  * a job is enough:
- * - AQ_ names in the environment that are in no table, with the nearest known name ("maybe
- *   AQ_WAIT?"), or with the advice to unset it if it is a former one;
+ * - AQ_ names in the environment that are in no table, with the nearest known name ("did you
+ *   mean AQ_WAIT?"), or with the advice to unset it if it is a former one;
  * - names with the prefix of an alias that are close to an alias but are neither one nor among
  *   `others` (ended by NULL; a trailing * matches any ending); those that are not close are
  *   ignored;

@@ -387,10 +387,11 @@ static void names_near_to_an_alias_are_answered(void **state)
     setenv("GASNET_QUIETLY", "1", 1);
     setenv("GASNET_OLDE", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
-    assert_non_null(strstr(capture.text, "GASNET_DEPHT is not a setting and is ignored: maybe "
-                                         "GASNET_DEPTH?\n"));
-    assert_non_null(strstr(capture.text, "maybe GASNET_FREEZE?\n"));
-    assert_non_null(strstr(capture.text, "maybe GASNET_OLD?\n"));
+    assert_non_null(
+        strstr(capture.text,
+               "GASNET_DEPHT is not a setting and is ignored: did you mean GASNET_DEPTH?\n"));
+    assert_non_null(strstr(capture.text, "did you mean GASNET_FREEZE?\n"));
+    assert_non_null(strstr(capture.text, "did you mean GASNET_OLD?\n"));
     assert_null(strstr(capture.text, "GASNET_TEST"));
     assert_null(strstr(capture.text, "GASNET_DEPTHS"));
     assert_null(strstr(capture.text, "GASNET_QUIETLY"));
@@ -407,7 +408,7 @@ static void unknown_names_are_answered_once(void **state)
     setenv("AQUA", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_non_null(
-        strstr(capture.text, "AQ_WIAT is not a setting and is ignored: maybe AQ_WAIT?\n"));
+        strstr(capture.text, "AQ_WIAT is not a setting and is ignored: did you mean AQ_WAIT?\n"));
     assert_non_null(
         strstr(capture.text, "AQ_ZZZZZZZZZZZZZZ is not a setting and is ignored: aqinfo"));
     assert_null(strstr(capture.text, "AQUA"));

@@ -73,7 +73,7 @@ CASES = (
               "GASNET_NETWORKDEPTH_SPACE": "64M", "GASNET_VERBOSENV": "1"}, 0,
      ("GASNET_DOMAIN_COUNT=17 is not supported (valid: 1 to 8): using 8\n",
       "GASNET_NUM_QPS=9 is", "GASNET_NETWORKDEPTH_SPACE=64M is",
-      "GASNET_VERBOSENV is not a setting and is ignored: maybe GASNET_VERBOSEENV?"),
+      "GASNET_VERBOSENV is not a setting and is ignored: did you mean GASNET_VERBOSEENV?"),
      ("aq[1]", "BBUF")),
     ("limit", {"GASNET_MAX_SEGSIZE": "64MB"}, 0, (f"at most {64 << 20} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0.125 gb/p"}, 0, (f"at most {128 << 20} bytes",), ()),

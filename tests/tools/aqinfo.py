@@ -111,7 +111,7 @@ class Aqinfo(Case):
 
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         result = self.expect(run(AQINFO, "AQ_WIAT"), 2)
-        self.assertIn("maybe AQ_WAIT?", result.stderr)
+        self.assertIn("did you mean AQ_WAIT?", result.stderr)
 
     def test_way_to_a_host(self):
         """The way to this host, and to an unknown one; an argument that looks like a setting is not
@@ -124,7 +124,7 @@ class Aqinfo(Case):
         self.assertIn("aqinfo: unknown host host.invalid: ", said)
         said = self.expect(run(AQINFO, "udp", "127.0.0.1", AQ_UDP_INTERFACE="10.99.99.99"), 1)
         self.assertIn("the interface of AQ_UDP_INTERFACE has no address of this", said.stdout)
-        self.assertIn("maybe AQ_WAIT?", self.expect(run(AQINFO, "udp", "AQ_WIAT"), 2).stderr)
+        self.assertIn("did you mean AQ_WAIT?", self.expect(run(AQINFO, "udp", "AQ_WIAT"), 2).stderr)
 
     def test_the_provider_for_libfabric(self):
         run_fi = run(AQINFO, "fi")

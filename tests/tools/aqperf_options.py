@@ -7,7 +7,7 @@ usage: aqperf_options.py BUILD_DIR
 from programs import AQPERF, Case, job, main, run
 
 WRONG = (
-    (("--pattern", "am-shrot-rtt"), "maybe am-short-rtt?"),
+    (("--pattern", "am-shrot-rtt"), "did you mean am-short-rtt?"),
     (("--pattern", "zzzzzzzzzzzzz"), "aqperf --list shows them"),
     (("--pattern", ","), "an item is empty"),
     (("--sizes", "4Q"), "give sizes from 0 to 1G"),

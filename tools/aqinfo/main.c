@@ -140,7 +140,7 @@ static int all_known(const struct data *data, char *const *names)
         known = 0;
         fprintf(stderr, "aqinfo: there is no setting, transport or limit named \"%s\"; ", *names);
         if (nearest.best != NULL) {
-            fprintf(stderr, "maybe %s?\n", nearest.best);
+            fprintf(stderr, "did you mean %s?\n", nearest.best);
         } else {
             fprintf(stderr, "aqinfo --all lists them all\n");
         }

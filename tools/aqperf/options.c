@@ -49,8 +49,8 @@ static void add_patterns(const char *name)
     }
     if (found || given.pattern_count > before) return;
     command_wrong("--pattern %s: there is no such pattern%s%s%s; aqperf --list shows them", name,
-                  nearest.best != NULL ? ", maybe " : "", nearest.best != NULL ? nearest.best : "",
-                  nearest.best != NULL ? "?" : "");
+                  nearest.best != NULL ? " (did you mean " : "",
+                  nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "?)" : "");
 }
 
 /* Parse a decimal number; `*unit` is set to the text after it. Returns false if malformed. */

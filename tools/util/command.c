@@ -120,12 +120,12 @@ __attribute__((noreturn)) static void unknown(int result, const char *given)
     if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
     if (is_letter) command_wrong("unknown option -%c", optopt);
     beginning(given, names, sizeof(names), &count);
-    if (count > 1) command_wrong("%s is ambiguous: it may mean one of %s", given, names);
+    if (count > 1) command_wrong("%s is ambiguous: give one of %s", given, names);
     aqi_nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command.count + 2; i++)
         aqi_nearest_offer(&nearest, row_at(i)->name);
     if (nearest.best != NULL && nearest.distance > 0)
-        command_wrong("unknown option %s; maybe --%s?", given, nearest.best);
+        command_wrong("unknown option %s: did you mean --%s?", given, nearest.best);
     command_wrong("unknown option %s, or it takes no argument", given);
 }
 
