@@ -102,8 +102,8 @@ static const struct aqi_setting job_rows[] = {
                       .def = "auto",
                       .doc = "How a process learns its rank: fork, from aqrun; pmix, pmi2 or pmi, "
                              "from the manager that started it (srun, mpirun, mpiexec.hydra); "
-                             "single, not at all, as it is alone; auto, the first of fork, pmix, "
-                             "pmi2 and pmi that the environment indicates, otherwise single.",
+                             "single, not at all, since it runs alone; auto, the first of fork, "
+                             "pmix, pmi2 and pmi that the environment indicates, otherwise single.",
                       .advice = "Set single for a program that runs alone in each of the processes "
                                 "that a manager started.",
                       AQI_SETTING_IN(CHOICE, struct aqi_job_config, boot)},
@@ -122,23 +122,23 @@ static const struct aqi_setting job_rows[] = {
          .doc = "The file for the counters of all processes of the job, however each ends, on the "
                 "host of aqrun or of rank 0; if it contains a %, which becomes the rank, each "
                 "process writes its own file. stderr: standard error.",
-         .advice = "AQ_STATS_FILE=stats",
+         .advice = "For example: AQ_STATS_FILE=stats.",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, stats_file)},
     [AQI_JOB_TRACE_FILE] =
         {.name = "AQ_TRACE_FILE",
          .alias = "GASNET_TRACEFILE",
          .def = "",
-         .doc = "The file for the traces of all processes of the job, on one time line, on the "
-                "host of aqrun or of rank 0; if it contains a %, which becomes the rank, each "
-                "process writes its own file. Empty or stderr: standard error.",
-         .advice = "AQ_TRACE_FILE=trace.json; with a % if the traces are too large for one host, "
-                   "and aqinfo --merge-traces to merge them.",
+         .doc = "The file for the traces of all processes of the job, on one timeline, on the host "
+                "of aqrun or of rank 0; if it contains a %, which becomes the rank, each process "
+                "writes its own file. Empty or stderr: standard error.",
+         .advice = "For example: AQ_TRACE_FILE=trace.json; with a % if the traces are too large "
+                   "for one host, and aqinfo --merge-traces to merge them.",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, trace_file)},
     [AQI_JOB_RANK] = {.name = "AQ_RANK",
                       .def = "0",
                       .max = AQI_MAX_RANKS - 1,
                       .by_launcher = true,
-                      .doc = "The number of this process in its job.",
+                      .doc = "The rank of this process in its job.",
                       AQI_SETTING_IN(COUNT, struct aqi_job_config, rank)},
     [AQI_JOB_SIZE] = {.name = "AQ_SIZE",
                       .def = "1",
@@ -151,7 +151,7 @@ static const struct aqi_setting job_rows[] = {
                             .def = "0",
                             .max = AQI_MAX_RANKS - 1,
                             .by_launcher = true,
-                            .doc = "The number of this process among those of its host.",
+                            .doc = "The rank of this process among those of its host.",
                             AQI_SETTING_IN(COUNT, struct aqi_job_config, local_rank)},
     [AQI_JOB_LOCAL_SIZE] = {.name = "AQ_LOCAL_SIZE",
                             .def = "1",

@@ -31,9 +31,9 @@ static const struct aqi_setting rows[] = {
      .alias_words = log_words,
      .words_only = true,
      .def = "warn",
-     .doc = "The level of messages on standard error: off, error, warn, info, debug or trace; it "
-            "may be followed by levels of single folders, separated by commas.",
-     .advice = "AQ_LOG=warn,shm=debug",
+     .doc = "The level of messages on standard error: off, error, warn, info, debug or trace; "
+            "levels of individual folders may follow, separated by commas.",
+     .advice = "For example: AQ_LOG=warn,shm=debug.",
      AQI_SETTING_IN(TEXT, struct lib_config, log)},
     {.name = "AQ_STATS",
      .def = "no",
@@ -44,8 +44,9 @@ static const struct aqi_setting rows[] = {
      .check = config_is_trace,
      .legal = "off, all, or some of am, rma, atomic, coll, wait and job, separated by commas",
      .def = "",
-     .doc = "The traced categories: all, off, or some of am, rma, atomic, coll, wait and job, "
-            "separated by commas. The default is all if AQ_TRACE_FILE is set, otherwise off.",
+     .doc =
+         "The categories of events to trace: all, off, or some of am, rma, atomic, coll, wait and "
+         "job, separated by commas. The default is all if AQ_TRACE_FILE is set, otherwise off.",
      .advice = "AQ_TRACE=am,wait shows which ranks wait for which.",
      AQI_SETTING_IN(TEXT, struct lib_config, trace)},
     {.name = "AQ_TRACE_FORMAT",
@@ -64,8 +65,7 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_TRACEFLUSH",
      .def = "no",
      .doc = "Write each event of the trace immediately.",
-     .advice =
-         "Set yes, although it is slow, if a process is killed by a signal that cannot be caught.",
+     .advice = "Set yes if a process is killed by a signal that cannot be caught; it is slow.",
      AQI_SETTING_IN(BOOL, struct lib_config, trace_flush)},
     {.name = "AQ_FAULT",
      .def = "",

@@ -59,8 +59,9 @@ static const struct aqi_setting rows[] = {
      .doc = "The maximum number of requests in flight to one peer, on a transport that posts "
             "receive buffers. The default is 64 in jobs of more than 4 processes, and 32 in those "
             "of more than 8. It must be the same in every process.",
-     .advice = "Raise it if requests to a busy peer, or to one that computes between its polls, "
-               "wait (credit_none in AQ_STATS); each peer then takes as many receive buffers.",
+     .advice =
+         "Raise it if requests to a busy peer, or to one that computes between its polls, wait for "
+         "credits (credit_none in AQ_STATS); each peer takes that many receive buffers.",
      .min = 1,
      .max = 4095,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits)},
@@ -91,11 +92,11 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AM_CREDITS_SLACK",
      .def = "8",
-     .doc = "How many credits of requests without a reply may wait, per peer, to be returned along "
-            "with another message, before a message of their own returns them; lowered if waiting "
-            "could block the peer. 0: each is returned at once.",
-     .advice = "Raise it for programs that send requests in both directions; lower it if they wait "
-               "for credits (credit_none in AQ_STATS).",
+     .doc = "The maximum number of credits, per peer, of requests without a reply that wait to be "
+            "returned along with another message; beyond it, a separate message returns them. "
+            "Lowered if waiting could block the peer. 0: each credit is returned at once.",
+     .advice = "Raise it if requests are sent in both directions; lower it if they wait for "
+               "credits (credit_none in AQ_STATS).",
      .max = 4094,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_slack)},
     {.name = "AQ_AM_PACKED_LONG",
@@ -158,9 +159,9 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BOOL, struct aqi_core_config, check_threads)},
     {.name = "AQ_COLL_SCRATCH",
      .def = "8M",
-     .doc = "Memory of each process for barriers and collectives among the processes of a host, if "
-            "they can map it; 0: they use messages only. Physical memory is taken only where it is "
-            "used.",
+     .doc = "The memory that each process provides for barriers and collectives among the "
+            "processes of a host, if they can map it; 0: these use messages only. Physical memory "
+            "is allocated only where it is used.",
      .advice = "Raise it if more than about eight teams run large collectives at the same time.",
      .max = 1 << 30,
      .same = true,
@@ -191,17 +192,17 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TEXT, struct aqi_core_config, neighborhood)},
     {.name = "AQ_COPY",
      .def = "auto",
-     .doc = "How puts and gets of AQ_COPY_LEAST bytes or more copy mapped memory: memcpy, that of "
-            "the C library; string, the processor's string instructions; stream, stores that "
-            "bypass the caches; pages, the same, four pages at a time; auto, whichever is fastest "
-            "in the first few copies of about that size.",
+     .doc = "How puts and gets of AQ_COPY_LEAST bytes or more copy mapped memory: memcpy, by the C "
+            "library; string, by the processor's string instructions; stream, by stores that "
+            "bypass the caches; pages, likewise, but four pages at a time; auto, whichever is "
+            "fastest in the first few copies of about that size.",
      .advice = "Set memcpy if the data is used soon afterwards, since streaming keeps it out of "
                "the caches.",
      .choices = copy_methods,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, copy)},
     {.name = "AQ_COPY_LEAST",
      .def = "1M",
-     .doc = "Puts and gets of less mapped memory than this use memcpy.",
+     .doc = "Puts and gets of fewer bytes of mapped memory always use memcpy.",
      .min = 4096,
      .max = 1ull << 40,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, copy_least)},
@@ -234,7 +235,7 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct aqi_core_config, conn_timeout_ns)},
     {.name = "AQ_CONN_BACKLOG",
      .def = "128",
-     .doc = "The maximum number of connection requests that wait at a listener; further callers "
+     .doc = "The maximum number of connection requests that wait at a listener; further clients "
             "try again.",
      .min = 1,
      .max = 65536,

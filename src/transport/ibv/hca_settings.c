@@ -113,7 +113,7 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_NONBULKPUT_BOUNCE_LIMIT",
      .def = "64K",
-     .doc = "A put or get of up to this many bytes of unregistered memory is copied through "
+     .doc = "A put or get of at most this many bytes of unregistered memory is copied through "
             "registered buffers; for a larger one, the memory is registered. If registrations are "
             "kept (AQ_REG_MONITOR), only transfers that fit in one buffer are copied.",
      .unit = "bytes",
@@ -163,7 +163,7 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_QP_TIMEOUT",
      .def = "18",
-     .doc = "The adapter retransmits after 4.096 us times two to this power without an "
+     .doc = "The adapter retransmits after 4.096 us times 2 to the power of this value without an "
             "acknowledgement.",
      .min = 1,
      .max = 31,
@@ -185,8 +185,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct hca_config, silence_ns)},
     {.name = "AQ_IBV_RNR_RETRIES",
      .def = "7",
-     .doc = "How often a message is sent again to a peer that has no buffer for it, which should "
-            "not happen; 7: without limit.",
+     .doc = "The maximum number of times that a message is sent again to a peer that has no buffer "
+            "for it, which should not happen; 7: no limit.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, rnr_retries)},
     {.name = "AQ_IBV_MTU",
@@ -236,7 +236,7 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AMRDMA_DEPTH",
      .def = "16",
      .doc = "The number of messages in a ring, a power of two (other numbers are rounded down); "
-            "messages that find no room in it are sent.",
+            "messages that find no room in it are sent in the usual way.",
      .min = 1,
      .max = 32,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_depth)},
@@ -253,8 +253,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_CYCLE",
      .def = "1024",
-     .doc =
-         "After this many small messages, the peers that get a ring are chosen anew; 0: no rings.",
+     .doc = "The choice of the peers that get a ring is reviewed after this many small messages; "
+            "0: no rings.",
      .advice = "Lower it if the set of busy peers changes often.",
      .max = 1 << 30,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_cycle)},

@@ -82,9 +82,9 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_OFI_USE_MULTI_RECV",
      .def = "yes",
      .doc = "yes: messages arrive in a few large buffers, one after the other, if the provider "
-            "supports that (FI_MULTI_RECV) and passes the self-test of it; no: each message has a "
-            "buffer of its own.",
-     .advice = "Set no if a provider has errors that the self-test does not find.",
+            "supports that (FI_MULTI_RECV) and passes its self-test; no: each message has a buffer "
+            "of its own.",
+     .advice = "Set no if a provider has bugs that the self-test does not find.",
      .same = true,
      AQI_SETTING_IN(BOOL, struct ofi_config, receive_many)},
     {.name = "AQ_OFI_ORDER",
@@ -93,14 +93,14 @@ static const struct aqi_setting rows[] = {
             "(also of writes, and of messages after them); a provider without that order is used "
             "without it. The library orders messages itself and relies on no order of writes, so "
             "it guarantees the same in each case.",
-     .advice = "Try relaxed where it costs time to keep messages that arrive early.",
+     .advice = "Try relaxed if keeping messages that arrive early costs time.",
      .choices = orders,
      AQI_SETTING_IN(CHOICE, struct ofi_config, order)},
     {.name = "AQ_OFI_PROGRESS",
      .def = "manual",
-     .doc = "How puts and gets of peers are served: manual: by calls of the program, or by the "
-            "adapter if it needs no help; auto: also by a thread of the provider, if it has one. "
-            "Messages are handled in calls with both.",
+     .doc = "How puts and gets of peers are served: manual, by calls of the program, or by the "
+            "adapter if it needs no help; auto, also by a thread of the provider, if it has one. "
+            "With both, messages are handled in calls only.",
      .advice =
          "Try auto if processes compute for a long time without a call while others put or get.",
      .choices = progresses,
@@ -162,8 +162,8 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_GNI_BOUNCE_SIZE",
      .clamp = true,
      .def = "0",
-     .doc = "The memory of the buffers for such copies (AQ_OFI_PUT_BOUNCE, AQ_OFI_GET_BOUNCE), at "
-            "least one buffer; 0: as much as AQ_OFI_SENDS allows.",
+     .doc = "The memory of the buffers through which puts and gets are copied (AQ_OFI_PUT_BOUNCE, "
+            "AQ_OFI_GET_BOUNCE), at least one buffer; 0: as much as AQ_OFI_SENDS allows.",
      .unit = "bytes",
      .max = UINT64_C(1) << 40,
      AQI_SETTING_IN(BYTES, struct ofi_config, bounce_memory)},
@@ -197,8 +197,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct ofi_config, refused_ns)},
     {.name = "AQ_OFI_SELF_TEST",
      .def = "5s",
-     .doc = "When ofi opens, it tests the features that it will use by messages and transfers to "
-            "itself; each may take this long. 0: no test, the provider is trusted.",
+     .doc = "Time limit for each self-test: when ofi opens, it tests the features that it will "
+            "use, by messages and transfers to itself. 0: no tests; the provider is trusted.",
      .advice = "Set 0 if a provider serves its peers but not itself.",
      .unit = "s",
      .max = UINT64_C(3600000000000),

@@ -56,7 +56,7 @@ static const struct aqi_setting rows[] = {
      .doc =
          "The number of senders that are always polled. Further ones are polled if they have sent "
          "something since the last check (AQ_SHM_COOL); the others announce their next message.",
-     .advice = "Raise it if more peers than this communicate now and then.",
+     .advice = "Raise it if more peers than this communicate occasionally.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct shm_config, hot)},
     {.name = "AQ_SHM_COOL",
@@ -69,8 +69,9 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct shm_config, cool)},
     {.name = "AQ_SHM_CMA",
      .def = "auto",
-     .doc = "Read and write memory that is not mapped with process_vm_readv and process_vm_writev: "
-            "auto: if its owner is not polling, or for AQ_SHM_CMA_LEAST bytes or more; always; no.",
+     .doc = "Whether memory that is not mapped is read and written by process_vm_readv and "
+            "process_vm_writev (CMA): auto, if its owner is not polling, or for AQ_SHM_CMA_LEAST "
+            "bytes or more; always; no, never.",
      .advice = "Set always if the owners of such memory compute more than they poll: with auto, an "
                "owner that has just stopped polling delays the transfer until it polls again.",
      .choices = cma_modes,

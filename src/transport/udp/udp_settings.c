@@ -62,8 +62,8 @@ static const struct aqi_setting rows[] = {
      .def = "60s",
      .doc = "A connection without traffic for this long is closed, which frees its memory, and is "
             "re-established when it is needed; 0: never.",
-     .advice = "Set some seconds in jobs of thousands of processes that each communicate with many "
-               "others in turn.",
+     .advice = "Set a few seconds in jobs of thousands of processes that each communicate with "
+               "many others in turn.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, idle_close_ns)},
@@ -72,23 +72,23 @@ static const struct aqi_setting rows[] = {
      .doc = "A peer that owes an answer and is silent for this long, at least 100 ms, counts as "
             "lost; 0: only the launcher declares peers dead. A peer that computes without making "
             "calls is not silent.",
-     .advice = "Set some seconds if the launcher cannot detect that a host is gone.",
+     .advice = "Set a few seconds if the launcher cannot detect that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
     {.name = "AQ_UDP_AUTH",
      .def = "cookie",
-     .doc = "Protection against outsiders: cookie, a secret number of each connection in every "
-            "packet, which others with access to the packets can copy; mac, a keyed hash of every "
-            "packet.",
+     .doc = "Protection against outsiders: cookie, every packet contains a secret number of its "
+            "connection, which others with access to the packets can copy; mac, every packet "
+            "contains a keyed hash.",
      .advice = "Set mac if others may read or send packets on the network.",
      .choices = auths,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct udp_config, auth)},
     {.name = "AQ_CONNECT_SECRET",
      .def = "",
-     .doc = "The source of the secret, of at least 16 bytes, that both sides of connections over a "
-            "network must know: file:PATH, readable only by the user, or fd:NUMBER, an inherited "
+     .doc = "Where to read the secret, of at least 16 bytes, that both sides of a connection over "
+            "a network must know: file:PATH, readable only by the user, or fd:NUMBER, an inherited "
             "descriptor. If empty: there is no secret.",
      .advice = "Set it if programs connect over a network that they share with others "
                "(docs/security.md).",
@@ -111,8 +111,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct udp_config, multicast_ttl)},
     {.name = "AQ_UDP_LOSSY",
      .def = "",
-     .doc = "Mistreat packets when they are sent, but not to groups, for tests: how many of 1000 "
-            "packets to lose, duplicate, delay and alter, such as "
+     .doc = "For tests: mistreat outgoing packets, except those to groups: how many packets in "
+            "1000 to lose, duplicate, delay and alter, such as "
             "loss=10,dup=5,reorder=5,corrupt=1,seed=1. Only AQ_UDP_AUTH=mac detects altered ones.",
      AQI_SETTING_IN(TEXT, struct udp_config, lossy)},
 };
