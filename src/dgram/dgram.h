@@ -122,7 +122,7 @@ struct aqi_dgram_hooks {
      * The ways to a peer that has several addresses: its address for way number `way`, and ours for
      * its replies. Returns false if there is no such way, or no route for it now. NULL: each peer
      * has one way, that of lookup, and our address is that of the configuration. The way that
-     * answers first is used, until nothing arrives by it any more.
+     * answers first is used, until nothing arrives by it.
      */
     bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                 struct aqi_dgram_addr *own);

@@ -64,7 +64,7 @@ void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint6
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, enum aqi_dgram_loss loss,
                 const char *why);
 
-/* ways.c: nothing arrives any more; probe other ways to the peer. */
+/* ways.c: nothing arrives now; probe other ways to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* shrink.c: large packets are retransmitted repeatedly; check the path. */
 void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);

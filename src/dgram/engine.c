@@ -104,7 +104,7 @@ static void engine_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_silence_look(env, peer);
     dgram_way_ask(dgram, peer);
     if (env->config.dead_after != 0 && env->now - conn->owed > env->config.dead_after)
-        dgram_lose(dgram, peer, AQI_DGRAM_SILENT, "it does not answer any more");
+        dgram_lose(dgram, peer, AQI_DGRAM_SILENT, "it no longer answers");
     else
         dgram_ack_timeout(env, peer);
 }

@@ -222,7 +222,7 @@ static void test_path_to_computing_shrinks(void **state)
         assert_int_equal(send_one(&world.node[0], 20000, 1), AQ_OK);
         run(20000000000);
         assert_int_equal(world.node[0].small, 1);
-        world.path = 0; /* nothing arrives any more: it has everything */
+        world.path = 0; /* from now on nothing arrives: it has everything */
         world.one_way = true;
         run(1000000000);
         world.computes = false;

@@ -30,7 +30,7 @@ struct dgram_arrival {
 /* Acknowledged data is not retransmitted: without memory for it the connection must end. */
 static bool receive_no_memory(struct dgram_arrival *arrival)
 {
-    arrival->broken = "it sent something for which there is no memory here";
+    arrival->broken = "it sent more than there is memory for here";
     return false;
 }
 

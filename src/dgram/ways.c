@@ -1,7 +1,7 @@
 /*
  * Ways to a peer that has several addresses. The initiator sends HELLO by one way, soon by all, and
  * continues with the one that is answered first (in the spirit of RFC 8305); its packets contain
- * its address for that way, to which the peer replies. When nothing arrives any more, each end
+ * its address for that way, to which the peer replies. When packets stop arriving, each end
  * probes for another way independently: it sends MOVE by all ways, and the peer answers with MOVED.
  * Both are as long as the largest packet of the connection, since packets in flight should fit the
  * new way. If no way carries that much, one that carries less is used (shrink.c).

@@ -342,7 +342,7 @@ struct aqi_tp_limits {
 /*
  * A row of a scattered transfer: `count` pieces of `len` bytes (neither is 0), spaced `remote_step`
  * bytes apart at the peer and `local_step` here. The first `skip` bytes of the first piece have
- * been moved already.
+ * already been moved.
  */
 struct aqi_row {
     uint64_t remote;

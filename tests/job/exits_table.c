@@ -253,7 +253,7 @@ const struct exit_case exit_cases[] = {
     {"closes", "barrier", .code = 1, .said = "the program must not close descriptors"},
     {"replaces", "barrier", .code = 1, .said = "the program must not close descriptors"},
     {"deafens", "barrier", .over = OVER_UDP, .code = 1,
-     .said = "cannot be reached: this process cannot receive anything any more"},
+     .said = "cannot be reached: this process can no longer receive anything"},
     /* In other waits of the library. */
     {"segv", "poll", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},
     {"aq_exit7", "poll", .code = 7},

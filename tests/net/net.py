@@ -26,7 +26,7 @@ TALK = BUILD / "tests/net/net_talk"
 PLACE = ["sh", "-c", 'host=$((AQ_RANK % 2 + 1)); AQ_UDP_INTERFACE=${AQ_UDP_INTERFACE-$NET$host}; '
          'export AQ_UDP_INTERFACE; exec nsenter --net=/run/netns/$host "$@"', "sh"]
 # Packets that overtake the answer to a handshake, the first ones of a connection, are dropped and
-# retransmitted. Of another job's packets there would be hundreds.
+# retransmitted. Packets of another job would be dropped by the hundred.
 FEW = 100
 SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
 
@@ -200,7 +200,7 @@ class Wire(Case):
                     self.assertEqual(warnings(talk.end()), [])
 
     def test_path_that_shrinks(self):
-        """From some time on larger packets do not arrive, at one host or at both: the job
+        """At some point larger packets no longer arrive, at one host or at both: the job
         continues, with one warning."""
         for hosts, limit, carries in ((HOSTS, "1400", "1388"), ((1,), "4000", "3996")):
             with (self.subTest(hosts=hosts), contextlib.ExitStack() as stack,
@@ -222,7 +222,7 @@ class Wire(Case):
                 self.assertEqual(self.advice(warnings(talk.end()), r"10\.8\.0\.", "big"), "1500")
 
     def test_refused_later(self):
-        """The interface refuses large packets from some time on: the job sends smaller ones."""
+        """The interface begins to refuse large packets: the job sends smaller ones."""
         with between("9000") as resize, Talk(NET="10.8.0.") as talk:
             talk.round()
             resize("1500")
@@ -232,7 +232,7 @@ class Wire(Case):
         self.assertEqual(self.advice(said, r"10\.8\.0\.", "big"), "1500")
 
     def test_all_refused_later(self):
-        """From some time on, not even the smallest full packets leave: the job hangs until this is
+        """At some point not even the smallest full packets leave: the job hangs until this is
         repaired, and reports it."""
         with (between("9000") as resize,
               Talk(NET="10.8.0.", AQ_UDP_RTO_MAX="20ms") as talk):
@@ -337,7 +337,7 @@ class Control(Case):
 
     def test_output_that_does_not_come(self):
         """The job fails even if all ranks have succeeded and only output is missing. An agent
-        passes on an unfinished line when no process has the pipe open any more, so here after the
+        passes on an unfinished line when no process has the pipe open, so here after the
         exit code, which fits in a small packet."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             go = pathlib.Path(folder, "go")
@@ -520,14 +520,14 @@ class Connections(Case):
         with self.server("10.9.0.1") as port:
             self.client("set", "color", "blue")
             for host, rule, says in (
-                    (1, "meta l4proto udp drop", "no answer arrives from {}: no program listens "
-                     "there, .* or a firewall drops UDP"),
+                    (1, "meta l4proto udp drop", "no answer arrives from {}: no program is "
+                     "listening there, .* or a firewall drops UDP"),
                     (2, "meta l4proto udp drop",
                      "no answer arrives from {}: .* firewall drops UDP"),
-                    (1, f"udp dport != {port} drop", "the server is there, but nothing arrives "
+                    (1, f"udp dport != {port} drop", "the server exists, but nothing arrives "
                      "from {}, the port of this connection: .* a firewall lets through only "
                      "packets of the listener's port"),
-                    (2, f"udp sport != {port} drop", "the server is there, but nothing arrives "
+                    (2, f"udp sport != {port} drop", "the server exists, but nothing arrives "
                      "from {}, the port of this connection")):
                 with self.subTest(host=host, rule=rule), rules(host, ("input", rule)):
                     ends = r"10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ \(interface wire\)"

@@ -1,9 +1,9 @@
 /*
  * Requests whose sender waits until their handler, or that of their reply, has run. They are sent
  * to CORE_HANDLER_ASKED, which no program can register, so that other messages have no overhead.
- * The program's handler and a token (an index in the sender's table, and how often that entry was
- * used) are in the address, which a Short and a Medium do not use, or in the last two arguments of
- * a Long reply. If a handler does not reply, a reply without a handler is sent.
+ * The program's handler and a token (an index in the sender's table, and how many times that
+ * entry was used) are in the address, which a Short and a Medium do not use, or in the last two
+ * arguments of a Long reply. If a handler does not reply, a reply without a handler is sent.
  */
 #include "core/am/am.h"
 

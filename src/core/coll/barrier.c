@@ -108,9 +108,9 @@ aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 static AQI_COLD aq_status barrier_mismatch(bool own)
 {
     /* Not logged: programs may use a mismatch as a result. */
-    return aqi_fail_quiet(AQ_EMISMATCH,
-                          own ? "barrier: this process waits with another id than the one agreed on"
-                              : "barrier: the processes passed different ids");
+    return aqi_fail_quiet(
+        AQ_EMISMATCH, own ? "barrier: this process waits with a different id from the one agreed on"
+                          : "barrier: the processes passed different ids");
 }
 
 /* The barrier is complete: take its result and reset it for the next. */

@@ -164,7 +164,7 @@ struct core_coll {
     bool stuck;         /* the other members have been notified which operation we are waiting in */
     bool op_failed;     /* an operation has failed */
     bool mismatched;    /* members were in different operations */
-    atomic_bool failed; /* no operation can complete any more: mismatch after a death */
+    atomic_bool failed; /* no operation can complete from now on: mismatch after a death */
     struct coll_op *first;
     struct coll_op **last;
     struct { /* signatures of the latest operations by messages, by seq */
@@ -328,7 +328,7 @@ bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
 /*
  * Call before sleeping, with the lock held, to be woken by the next arrival. Returns false if
- * something is complete already.
+ * something is already complete.
  */
 bool coll_shm_doze(aq_team *team);
 void coll_shm_leave(const aq_team *team); /* leave an operation that others may still be in */

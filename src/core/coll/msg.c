@@ -91,7 +91,7 @@ static void coll_msg_take_bytes(struct coll_op *op, uint32_t source, uint32_t ta
 static void coll_msg_take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
 {
     struct coll_step *step = coll_msg_find_step(op, STEP_SEND, source, tag);
-    if (tag == MSG_TAG_ASK) return; /* the signatures have been compared already */
+    if (tag == MSG_TAG_ASK) return; /* the signatures have already been compared */
     if (step == NULL)
         coll_msg_drop();
     else

@@ -380,7 +380,7 @@ AQI_COLD aq_status coll_dead(const aq_team *team, const char *call)
                             call, i, aq_team_to_job(team, i));
     return aqi_fail(AQ_EPEER, "core",
                     "%s: members of the team are in different collectives, as happens after a "
-                    "death: the team cannot be used any more",
+                    "death: the team can no longer be used",
                     call);
 }
 
@@ -403,8 +403,7 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     core_wait_end(AQI_TRACE_COLL, call, waiting, args->nbytes);
     if (AQI_UNLIKELY(op.status == AQ_EMISMATCH))
         return aqi_fail(op.status, "core",
-                        "%s: the block sizes differ: members send other sizes than the receivers "
-                        "expect; no data was moved",
+                        "%s: the block sizes of senders and receivers differ; no data was moved",
                         call);
     return op.status == AQ_EPEER ? coll_dead(team, call) : op.status;
 }

@@ -132,7 +132,7 @@ aq_status aq_listener_close(aq_listener *listener)
         at = &(*at)->next;
     if (*at == NULL) {
         aqi_spin_unlock(&conns.lock);
-        return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: the listener is closed already");
+        return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: the listener is already closed");
     }
     *at = listener->next;
     conn_api_release_callers(listener);
@@ -252,7 +252,7 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
     aqi_spin_unlock(&conns.lock);
     if (conn == NULL)
         return aqi_fail(AQ_ELIMIT, "core",
-                        "%s: this process has %llu connections already, which is the limit "
+                        "%s: this process already has %llu connections, which is the limit "
                         "(AQ_CONN_MAX): close ended ones or raise it",
                         call, (unsigned long long)aqi_core_config.conn_max);
     memcpy(conn->uri, uri, strlen(uri) + 1);
@@ -443,7 +443,7 @@ aq_status aq_connection_close(aq_connection *conn)
     aq_status st = aqi_core_callable("aq_connection_close");
     if (st != AQ_OK || conn == NULL) return st;
     if (!conn_api_is_there(conn))
-        return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: the connection is closed already");
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: the connection is already closed");
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_api_wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);

@@ -101,9 +101,9 @@ static void conn_handshake_retry_later(aq_connection *conn)
 static const char *conn_handshake_nobody(const aq_connection *conn)
 {
     return (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
-               ? "nothing listens there: start the server first"
-               : "nothing listens there: start the server first, in the same network namespace "
-                 "(containers may have one each), or set AQ_SHM_FOLDER for both";
+               ? "nothing is listening there: start the server first"
+               : "nothing is listening there: start the server first, in the same network "
+                 "namespace (containers may have one each), or set AQ_SHM_FOLDER for both";
 }
 
 /* A call was not answered: try again, or fail. */
@@ -175,8 +175,8 @@ void conn_times(uint64_t now_ns)
                                "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
             char reason[sizeof(conn->reason)] =
-                "the connection request was not answered in time: nothing listens there, or the "
-                "listener's queue is full";
+                "the connection request was not answered in time: nothing is listening there, or "
+                "the listener's queue is full";
             if (conn->nobody)
                 snprintf(reason, sizeof(reason),
                          "the connection request was not answered in time: %s",
@@ -208,7 +208,7 @@ uint64_t conn_next_time(void)
 
 /* --- being called ---------------------------------------------------------------------------- */
 
-/* Whether we use other formats than the caller; `why` names the first that differs. */
+/* Whether our formats differ from the caller's; `why` names the first that does. */
 static bool conn_handshake_differs(unsigned t, aq_status decoded, const struct aqi_hello *hello,
                                    char why[200])
 {

@@ -145,7 +145,7 @@ aq_status aq_region_revoke(aq_region *region)
     region->valid = false;
     aqi_spin_unlock(&regions.lock);
     if (!was_valid)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the region is revoked already", __func__);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the region is already revoked", __func__);
     region_await_accesses();
     aqi_spin_lock(&regions.lock);
     aqi_pool_put(&regions.pool, region);

@@ -106,7 +106,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
     if (!core_is_ep(ep) || !core_is_segment(segment))
         return aqi_fail(AQ_EINVAL, "core", "%s: the endpoint or the segment is NULL", __func__);
     if (ep->segment != NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", __func__,
+        return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u already has a segment", __func__,
                         ep->index);
     core_ep_reach(ep->index);
     unsigned char card[CORE_CARD_MAX];

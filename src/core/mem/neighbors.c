@@ -16,8 +16,8 @@ static aq_status neighbors_same_allocator(void)
     for (uint32_t rank = 1; rank < core.params.size; rank++)
         if (core_place_of(rank)->allocator != core_place_of(0)->allocator)
             return aqi_fail(AQ_ESETTING, "core",
-                            "rank %u allocates memory from another transport than rank 0: give all "
-                            "processes the same hide=alloc in AQ_FAULT",
+                            "rank %u allocates memory from a different transport than rank 0: give "
+                            "all processes the same hide=alloc in AQ_FAULT",
                             rank);
     return AQ_OK;
 }

@@ -117,8 +117,9 @@ aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
     if (there) d->ops = d->direct = 0;
     domains.destroyed += there;
     aqi_spin_unlock(&domains.lock);
-    return there ? AQ_OK
-                 : aqi_fail(AQ_EINVAL, "core", "%s: the domain is destroyed already", __func__);
+    return there
+               ? AQ_OK
+               : aqi_fail(AQ_EINVAL, "core", "%s: the domain has already been destroyed", __func__);
 }
 
 void core_domains_close(void)

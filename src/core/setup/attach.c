@@ -76,7 +76,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
                         "%s: the team is not that of the whole job, or the segment pointer is NULL",
                         __func__);
     if (core.attached || core.ep.segment != NULL)
-        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already",
+        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint already has a segment",
                         __func__);
     size_t most = 0;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);

@@ -9,7 +9,7 @@
 
 static const uint64_t us = 1000, ms = 1000000;
 
-/* It finds nothing until it sleeps; returns how often it yields before that. */
+/* It finds nothing until it sleeps; returns how many times it yields before that. */
 static unsigned looks(struct core_linger *linger, uint64_t away)
 {
     unsigned n = 0;

@@ -343,7 +343,7 @@ aq_status aq_team_destroy(aq_team *team)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (team->dead)
-        return aqi_fail(AQ_ESTATE, "core", "%s: the team is destroyed already", __func__);
+        return aqi_fail(AQ_ESTATE, "core", "%s: the team has already been destroyed", __func__);
     if (team_built_in(team))
         return aqi_fail(AQ_EINVAL, "core",
                         "%s: this is a team of the library, which exists until aq_finalize",
@@ -357,7 +357,7 @@ aq_status aq_team_destroy(aq_team *team)
                         __func__);
     /*
      * After the first barrier, all members have arrived; after the second, none uses the shared
-     * memory any more, so rank 0 can free it.
+     * memory, so rank 0 can free it.
      */
     st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);

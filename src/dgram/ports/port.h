@@ -83,7 +83,7 @@ struct aqi_port_ops {
 
 struct aqi_port {
     const struct aqi_port_ops *ops;
-    atomic_bool deaf; /* nothing will be received any more: the program has closed a socket */
+    atomic_bool deaf; /* nothing more will be received: the program has closed a socket */
     struct aqi_dgram_addr address; /* as announced to peers */
     /* Other addresses at which it receives (params.several). */
     struct aqi_dgram_addr others[AQI_DGRAM_WAYS - 1];

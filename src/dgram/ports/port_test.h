@@ -14,7 +14,7 @@ enum { PACKETS = 4096 };
 
 struct arrivals {
     unsigned count, altered, misplaced;
-    unsigned times[PACKETS]; /* how often each number arrived */
+    unsigned times[PACKETS]; /* how many times each number arrived */
     uint32_t order[PACKETS];
     size_t len[PACKETS];
     enum aqi_dgram_channel channel;

@@ -265,9 +265,10 @@ static AQI_COLD void xdp_give_up(struct xdp_port *self, int error)
     static atomic_bool once;
     if (atomic_exchange_explicit(&self->stuck, true, memory_order_relaxed)) return;
     atomic_fetch_add_explicit(&self->lost, ports_xdp_waiting(self->rings), memory_order_relaxed);
-    aqi_log_once(&once, AQI_LOG_WARN, "udp",
-                 "AF_XDP on interface %s does not send any more: %s; packets leave through sockets",
-                 self->port.limits.interface, strerror(error));
+    aqi_log_once(
+        &once, AQI_LOG_WARN, "udp",
+        "AF_XDP on interface %s can no longer send: %s; packets are sent through sockets instead",
+        self->port.limits.interface, strerror(error));
 }
 
 static void xdp_kick(struct xdp_port *self)

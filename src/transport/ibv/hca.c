@@ -133,7 +133,7 @@ static void hca_close(struct aqi_tp *tp)
         aqi_rdma_fail_transfers(&hca->rdma, &peer->rdma, true);
     }
     hca_greet_close(hca);
-    /* Destroy receive queues first, so that no buffer is posted any more. */
+    /* Destroy receive queues first, so that no more buffers are posted. */
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;

@@ -199,7 +199,7 @@ static aq_status hca_driver_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to
     hca_peer_begin(peer);
     aq_status st = hca_greet_find(hca, peer);
     if (st == AQ_EPROTO)
-        return aqi_fail(st, "ibv", "the address of peer %u is malformed", to->peer.id);
+        return aqi_fail(st, "ibv", "the address of rank %u is malformed", to->peer.id);
     if (st != AQ_OK || there->link_layer == hca->rail[0].place.link_layer) return st;
     static atomic_bool once;
     aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no route to rank %u %s", to->peer.id,

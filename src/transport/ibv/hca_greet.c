@@ -303,7 +303,7 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
 
 /*
  * The peer may only be computing, but if its port is on another network, it never answers. Ports
- * that are down here have been reported already.
+ * that are down here have already been reported.
  */
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {

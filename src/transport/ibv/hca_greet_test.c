@@ -185,7 +185,7 @@ static void who_differs_is_lost(void **unused)
     }
 }
 
-/* Greetings from another process of the rank than the known one, or for another one than this. */
+/* Greetings from a process that is not the known one of the rank, or for one that is not this. */
 static void other_processes_are_not_heard(void **unused)
 {
     (void)unused;

@@ -131,7 +131,7 @@ static inline struct ibv_qp *card_make(struct ibv_pd *pd, struct ibv_qp_init_att
     return &card->greeter;
 }
 
-/* A queue pair that has failed has no receive buffers any more. */
+/* A queue pair that has failed no longer has receive buffers. */
 static inline int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     unsigned self, rail;

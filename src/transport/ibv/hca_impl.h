@@ -173,8 +173,8 @@ struct hca_link {
     uint32_t silent;     /* newest entries, whose completion no signaled entry will show */
     uint32_t pieces;     /* pieces of transfers in the queue */
     /*
-     * State of hca_repair_look: the last position of `tail`, how often it stalled for too long, and
-     * since when it has been stalled (0: nothing was in flight).
+     * State of hca_repair_look: the last position of `tail`, how many times it stalled for too
+     * long, and since when it has been stalled (0: nothing was in flight).
      */
     uint32_t stood, mute;
     uint64_t since;
@@ -616,7 +616,7 @@ void hca_rings_close(struct hca_tp *hca); /* no peer may be connected */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
 /* Record the location of the peer's rings, as it reports it. */
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
-/* The queue pairs have been destroyed: neither side has a ring of the other any more. */
+/* The queue pairs have been destroyed: neither side has a ring of the other now. */
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
 /* Whether the peer has lent us a ring. */
 static inline bool hca_ring_is_ours(const struct hca_peer *peer)
@@ -634,7 +634,7 @@ struct aqi_rdma_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bo
 /* Count an arrived message; periodically, this chooses which peers get a ring. */
 void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
 void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);
-/* Take all rings back. Returns true once nothing will be written any more. */
+/* Take all rings back. Returns true once nothing more will be written. */
 bool hca_rings_sleep(struct hca_tp *hca);
 /* Releases the lock while handlers run. */
 unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode);

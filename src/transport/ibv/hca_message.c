@@ -56,7 +56,7 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
     sent->silent = silent;
     peer->number = number + 1;
     aq_status st = hca_link_hand_over(hca, link, wr, silent);
-    if (AQI_UNLIKELY(st == AQ_AGAIN)) /* a peer that failed has no entries any more */
+    if (AQI_UNLIKELY(st == AQ_AGAIN)) /* a peer that failed no longer has entries */
         hca_link_peer(link)->number = hca_link_place(hca, link, link->head)->number;
     return st;
 }

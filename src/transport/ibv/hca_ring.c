@@ -16,7 +16,7 @@
  * back it writes "none", and then reads how many messages were written. The sender increments that
  * number first and then checks whether it still has the ring. So either the receiver reads the
  * incremented number, or the sender sees that the ring is gone; the sender, which may be computing,
- * need not answer. Once all messages written have been consumed, nothing is in flight any more, and
+ * need not answer. Once all messages written have been consumed, nothing is in flight, and
  * another peer may have the ring.
  *
  * A process that is about to sleep first takes all rings back, since writes do not wake it. It

@@ -15,7 +15,7 @@ void fault_credits_free(struct fault_credits *c);
 
 /* A message is about to be sent (`sent`), or was refused (not `sent`). `c` may be NULL. */
 void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent);
-/* The peer is dead: nothing is counted for it any more. */
+/* The peer is dead: stop counting for it. */
 void fault_credits_forget(struct fault_credits *c, uint32_t id);
 
 #endif

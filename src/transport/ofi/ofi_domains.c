@@ -264,7 +264,7 @@ static aq_status ofi_domains_connect(struct aqi_tp *tp, uint32_t id, uint32_t ho
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_peer *peer = calloc(1, sizeof(*peer));
-    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for peer %u", id);
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for rank %u", id);
     peer->peer.id = id;
     aqi_spin_lock(&all->lock);
     aq_status st = ofi_domains_connect_all(all, id, host, peer);

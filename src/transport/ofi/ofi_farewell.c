@@ -34,10 +34,10 @@ void ofi_farewell_again(struct ofi_tp *ofi, struct ofi_peer *peer)
 void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     peer->parted = true;
-    aqi_rdma_fail(
-        &ofi->rdma, &peer->rdma,
-        "it has lost its connection to this process, and said so; its messages (%s=info) say why",
-        aqi_setting_variable("AQ_LOG"));
+    aqi_rdma_fail(&ofi->rdma, &peer->rdma,
+                  "it reported that it has lost its connection to this process; its messages "
+                  "(%s=info) show why",
+                  aqi_setting_variable("AQ_LOG"));
 }
 
 /* --- the endpoint ---------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static bool ofi_farewell_say_all(struct ofi_tp *ofi)
         more = more || peer->parting;
         if (err == 0 || peer->parting) continue;
         peer->unaware = false; /* it would fail again */
-        aqi_log(AQI_LOG_INFO, "ofi", "peer %u could not be notified that it is lost here: %s", id,
+        aqi_log(AQI_LOG_INFO, "ofi", "rank %u could not be notified that it is lost here: %s", id,
                 ofi_library.strerror((int)-err));
     }
     return more;

@@ -42,7 +42,7 @@ static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_ad
     *domains = len > head && memcmp(addr->magic, ofi_magic, 4) == 0
                    ? ofi_peer_names(addr, len, ofi->place, name)
                    : 0;
-    if (*domains == 0) return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u is malformed", id);
+    if (*domains == 0) return aqi_fail(AQ_EPROTO, "ofi", "the address of rank %u is malformed", id);
     bool like =
         addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
     /* It may have another provider, or fewer domains. */

@@ -149,7 +149,7 @@ static void who_is_lost_has_an_address(void **state)
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "%s says so", "a test");
     const char *text = capture_end(&told);
     assert_non_null(
-        strstr(text, "peer 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: a test says so"));
+        strstr(text, "rank 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: a test says so"));
     peer.addr = 8;
     ofi_peer_where(&ofi.rdma, &peer.rdma, name);
     assert_string_equal(name, "");

@@ -59,8 +59,8 @@ static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
     bool put = !op->get;
     if (op->status == AQ_OK)
         aqi_fail(AQ_EINVAL, "ofi",
-                 "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
-                 "munmap): they must stay accessible until the transfer is complete",
+                 "%s: %zu bytes of this process at %p, %s, can no longer be %s (mprotect, munmap): "
+                 "they must stay accessible until the transfer is complete",
                  provider, piece->rdma.len, (void *)(op->local + piece->rdma.offset),
                  put ? "the source of a put" : "the destination of a get",
                  put ? "read" : "written");

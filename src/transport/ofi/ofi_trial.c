@@ -202,7 +202,7 @@ static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind ki
     struct ofi_tp *ofi = trial->ofi;
     struct ofi_buf *buf = ofi_buf_get(ofi);
     if (buf == NULL) {
-        ofi_trial_say(trial, "there is no memory for it, or the memory cannot be registered");
+        ofi_trial_say(trial, "out of memory, or the memory cannot be registered");
         return;
     }
     trial->len = len;

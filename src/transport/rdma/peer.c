@@ -37,7 +37,7 @@ aq_status aqi_rdma_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct
     const struct aqi_rdma_driver *driver = rdma->driver;
     if (id == rdma->params.self) return AQ_ENOTSUP;
     struct aqi_rdma_peer *peer = calloc(1, driver->peer_size);
-    if (peer == NULL) return aqi_fail(AQ_ENOMEM, driver->name, "no memory for peer %u", id);
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, driver->name, "no memory for rank %u", id);
     aqi_rdma_peer_begin(peer, id);
     aqi_rdma_lock(rdma);
     aq_status st = driver->meet(rdma, peer, host);
@@ -86,7 +86,7 @@ void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char
     vsnprintf(peer->why, sizeof(peer->why), fmt, args);
     va_end(args);
     if (rdma->driver->where != NULL) rdma->driver->where(rdma, peer, where);
-    aqi_log(AQI_LOG_INFO, rdma->driver->name, "peer %u%s is lost: %s", peer->peer.id, where,
+    aqi_log(AQI_LOG_INFO, rdma->driver->name, "rank %u%s is lost: %s", peer->peer.id, where,
             peer->why);
     peer->down = true;
     rdma->driver->down(rdma, peer);

@@ -74,9 +74,9 @@ struct aqi_rdma_rmem {
 /* The first member of the driver's struct. */
 struct aqi_rdma_peer {
     struct aqi_peer peer;
-    bool down;                /* failed permanently: nothing is started any more */
-    bool lost;                /* to be reported, or reported */
-    struct aqi_transfer *ops; /* all transfers but the `straight` ones of ibv */
+    bool down;                                    /* failed permanently: nothing more is started */
+    bool lost;                                    /* to be reported, or reported */
+    struct aqi_transfer *ops;                     /* all transfers but the `straight` ones of ibv */
     struct aqi_transfer *waiting, **last_waiting; /* not completely posted */
     struct aqi_rdma_peer *next_lost;
     struct aqi_lender lender;

@@ -265,7 +265,7 @@ static inline struct shm_slot *shm_peek(const struct shm_tp *shm, struct shm_rx 
     return stamp == head + 1 ? slot : NULL;
 }
 
-/* Watch the next slot of a ring, even if its message is there already. */
+/* Watch the next slot of a ring, even if its message is already there. */
 static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *source,
                                   unsigned ring)
 {

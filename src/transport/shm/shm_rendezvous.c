@@ -326,7 +326,8 @@ static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out,
         if (fixed) break;
     }
     return aqi_fail(AQ_ESTATE, "shm",
-                    "another listener is at %s: end it, or listen at another address", uri_out);
+                    "another listener already uses %s: end it, or listen at another address",
+                    uri_out);
 }
 
 static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const char *uri,

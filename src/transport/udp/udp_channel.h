@@ -82,7 +82,7 @@ struct aqi_control_channel {
     uint64_t refused_at; /* when that was last reported */
     uint64_t owed;       /* since when the other side has owed a response; 0: it does not */
     uint64_t until;      /* TAKEN, or closed: the latest time for it to end */
-    uint64_t called;     /* the caller's: when it began; 0: no warning is due any more */
+    uint64_t called;     /* the caller's: when it began; 0: no warning is due */
     struct aqi_control_channel *next, **at;
 };
 

@@ -96,7 +96,7 @@ static void test_lengths(void **state)
     channel_open_called();
     char why[300];
     udp_rendezvous.unanswered(world.channel, why, sizeof(why));
-    assert_non_null(strstr(why, "the server is there, but does not accept"));
+    assert_non_null(strstr(why, "the server exists, but does not accept"));
     for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++) {
         say(MESSAGE, lengths[i]);
         assert_int_equal(world.messages, i + 1);

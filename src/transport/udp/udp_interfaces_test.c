@@ -93,7 +93,7 @@ static void test_down_and_up(void **state)
     ip("link set one down");
     expect_report(&user, AQ_ESTATE);
     assert_string_equal(listener->interface.name, "one");
-    ip("address del 10.7.0.1/24 dev one"); /* the interface is down already: no report */
+    ip("address del 10.7.0.1/24 dev one"); /* the interface is already down: no report */
     ip("link set one up");
     expect_report(&user, AQ_EINVAL);
     ip("address add 10.7.0.1/24 dev one");

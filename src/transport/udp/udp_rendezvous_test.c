@@ -330,7 +330,7 @@ static void test_room_of_an_address(void **state)
         assert_int_equal(busy.port, 0);
         assert_memory_equal(busy.listener, zeros, UDP_CALL_BYTES);
     }
-    /* There is room for a call that was taken already, and for other addresses. */
+    /* There is room for a call that was already taken, and for other addresses. */
     assert_int_equal(called(fds[(EACH - 1) % 2], &last).kind, UDP_CALL_TAKEN);
     call = anybody();
     assert_int_equal(called(far, &call).kind, UDP_CALL_TAKEN);

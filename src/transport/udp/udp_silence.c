@@ -112,7 +112,7 @@ void udp_silence_lose_all(struct udp_tp *udp)
     for (uint32_t id = 0; id < udp->params.size; id++) {
         if (udp->peers[id] == NULL || udp->peers[id]->lost) continue;
         aqi_dgram_down(udp->dgram, id);
-        udp_hook_lost(udp, id, AQI_DGRAM_BROKEN, "this process cannot receive anything any more");
+        udp_hook_lost(udp, id, AQI_DGRAM_BROKEN, "this process can no longer receive anything");
         udp->peers[id]->unreached = true; /* nor will that peer notice: the job must end */
     }
 }

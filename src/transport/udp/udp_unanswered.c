@@ -31,23 +31,23 @@ void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why
     char ends[2 * AQI_SOCKADDR_TEXT + 40];
     udp_unanswered_ends(channel, ends, sizeof(ends));
     if (udp_channel_reached(channel))
-        snprintf(why, len,
-                 "the server is there, but does not accept: it computes without making calls, or "
-                 "is busy");
+        snprintf(
+            why, len,
+            "the server exists, but does not accept: it computes without making calls, or is busy");
     else if (channel->dgram != NULL)
         snprintf(
             why, len,
-            "the server is there, but nothing arrives from %s, the port of this connection: the "
+            "the server exists, but nothing arrives from %s, the port of this connection: the "
             "server is stopped, or a firewall lets through only packets of the listener's port",
             ends);
     else if (channel->busy)
         snprintf(why, len,
-                 "the server is there, but full: too many connection requests wait for it, or it "
-                 "has no memory or descriptor (\"ulimit -n\" there) for more");
+                 "the server exists, but is full: too many connection requests wait for it, or it "
+                 "is out of memory or descriptors (\"ulimit -n\" there)");
     else
         snprintf(why, len,
-                 "no answer arrives from %s: no program listens there, it is stopped or full, or a "
-                 "firewall drops UDP; \"aqinfo udp HOST\" tries it",
+                 "no answer arrives from %s: no program is listening there, it is stopped or full, "
+                 "or a firewall drops UDP; \"aqinfo udp HOST\" tries it",
                  ends);
 }
 

@@ -44,7 +44,7 @@ static AQI_COLD void udp_wire_broken(int error, const char *reason)
 {
     static atomic_bool once;
     aqi_log_once(&once, AQI_LOG_WARN, "udp",
-                 "the socket of a connection cannot be used any more: %s; %s", strerror(error),
+                 "the socket of a connection can no longer be used: %s; %s", strerror(error),
                  reason);
 }
 

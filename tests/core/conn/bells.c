@@ -47,7 +47,7 @@ static void accept_all(unsigned n)
     }
 }
 
-/* Poll until no connection is polled any more. */
+/* Poll until no connection is polled. */
 static void let_rest(void)
 {
     for (unsigned i = 0; atomic_load(&conns.active_count) != 0; i++) {

@@ -98,8 +98,9 @@ static void addresses(uint32_t number)
     snprintf(uri, sizeof(uri), "udp://localhost%s", strrchr(play->uri, ':'));
     call_ourselves(uri);
     CHECK_OK(aq_listener_close(one));
-    CHECK_STATUS(call(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
-    CHECK_STATUS(call(play->uri, AQ_CONNECT_WAIT, 300000000, "nothing listens there"), AQ_ETIMEOUT);
+    CHECK_STATUS(call(play->uri, 0, 0, "nothing is listening there"), AQ_EREFUSED);
+    CHECK_STATUS(call(play->uri, AQ_CONNECT_WAIT, 300000000, "nothing is listening there"),
+                 AQ_ETIMEOUT);
     CHECK_STATUS(call("udp://nosuch.invalid:7000", 0, 0, "is unknown"), AQ_EINVAL);
     CHECK_STATUS(call("udp://255.255.255.255:9", 0, 0, "no interface leads"), AQ_EINVAL);
     CHECK_STATUS(call("udp://127.0.0.1", 0, 0, "HOST:PORT"), AQ_EINVAL);
@@ -451,7 +452,7 @@ static void caller(uint32_t number)
     (void)number;
     open_with_limit();
     role_await(LISTENS, 1);
-    CHECK_STATUS(call(play->uri, 0, 2 * LIMIT_MS * UINT64_C(1000000), "the server is there"),
+    CHECK_STATUS(call(play->uri, 0, 2 * LIMIT_MS * UINT64_C(1000000), "the server exists"),
                  AQ_ETIMEOUT);
     atomic_store(&play->flag[TURNED_AWAY], 1);
     CHECK_OK(aq_connect_start(play->uri, &params, &conn));

@@ -60,10 +60,10 @@ static void addresses(uint32_t number)
     CHECK_OK(aq_listener_close(one));
     CHECK_OK(aq_listener_close(NULL));
 
-    CHECK_STATUS(try(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
+    CHECK_STATUS(try(play->uri, 0, 0, "nothing is listening there"), AQ_EREFUSED);
     bool shm = strncmp(play->uri, "shm:", 4) == 0;
     CHECK_STATUS(
-        try(play->uri, 0, 0, shm ? "in the same network namespace" : "nothing listens there"),
+        try(play->uri, 0, 0, shm ? "in the same network namespace" : "nothing is listening there"),
         AQ_EREFUSED);
     CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "was not answered in time"),
                  AQ_ETIMEOUT);
@@ -133,8 +133,8 @@ static void rejected(uint32_t number)
     CHECK_STATUS(aq_connect_test(conn), AQ_AGAIN);
     atomic_store(&play->flag[0], 1);
     /*
-     * Refused when the listener closed; or the call was not taken before that, and nothing listens
-     * any more.
+     * Refused when the listener closed; or the call was not taken before that, and nothing is
+     * listening now.
      */
     CHECK_STATUS(aq_connect_wait(conn), AQ_EREFUSED);
     CHECK_OK(aq_connection_close(conn));
@@ -285,7 +285,7 @@ static void early_client(uint32_t number)
     aq_connection *conn;
     (void)number;
     role_open(AQ_THREAD_SINGLE, 0);
-    CHECK_STATUS(try(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
+    CHECK_STATUS(try(play->uri, 0, 0, "nothing is listening there"), AQ_EREFUSED);
     CHECK_OK(aq_connect_start(play->uri, &params, &conn));
     atomic_fetch_add(&play->flag[0], 1);
     CHECK_OK(aq_connect_wait(conn));

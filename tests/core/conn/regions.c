@@ -154,7 +154,7 @@ static void owner(uint32_t number)
     for (unsigned i = 0; i < 2; i++)
         CHECK_OK(aq_connection_close(expect_event(AQ_CONNECTION_CLOSED).connection));
     (void)second;
-    CHECK_OK(aq_region_revoke(list)); /* its connection is closed already; job_close revokes the
+    CHECK_OK(aq_region_revoke(list)); /* its connection is already closed; job_close revokes the
                                        * others */
     CHECK_OK(aq_listener_close(listener));
     job_close();

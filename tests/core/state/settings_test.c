@@ -105,7 +105,7 @@ static void test_memory_from_elsewhere(void **state)
     job_run(&run, "-n", "3", "sh", "-c",
             "[ $AQ_RANK = 1 ] && export AQ_FAULT=hide=alloc; exec \"$0\"", CORE_BARRIER);
     assert_int_not_equal(run.code, 0);
-    expect_text(&run, ERR, "rank 1 allocates memory from another transport than rank 0");
+    expect_text(&run, ERR, "rank 1 allocates memory from a different transport than rank 0");
     expect_text(&run, ERR, "hide=alloc");
     run_free(&run);
 }
