@@ -66,7 +66,7 @@ void aqi_bell_take(struct aqi_bell *bell, uint32_t count, void (*fn)(uint32_t bi
 
 /*
  * Prepare to sleep on the socket: from now on, a ring makes it readable. Returns false if the bell
- * has been rung already.
+ * has already been rung.
  */
 bool aqi_bell_arm(struct aqi_bell *bell);
 void aqi_bell_disarm(struct aqi_bell *bell);

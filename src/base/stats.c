@@ -29,17 +29,17 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_POLL_EMPTY] = {"poll_empty", "polls", "polls that found nothing"},
     [AQI_CTR_YIELD] = {"yield", "times", "times the processor was yielded while waiting"},
     [AQI_CTR_SLEEP] = {"sleep", "times", "times a wait slept"},
-    [AQI_CTR_OVERSLEPT] = {"overslept", "times", "sleeps that only their timeout ended"},
+    [AQI_CTR_OVERSLEPT] = {"overslept", "times", "sleeps ended only by their timeout"},
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken up"},
     [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages", "malformed connection requests"},
     [AQI_CTR_REG_HIT] = {"reg_hit", "pieces",
-                         "parts of transfers whose memory was registered already"},
+                         "parts of transfers whose memory was already registered"},
     [AQI_CTR_REG_MISS] = {"reg_miss", "pieces",
                           "parts of transfers whose memory was not registered yet"},
     [AQI_CTR_REG_PINNED] = {"reg_pinned", "bytes", "memory registered on demand"},
     [AQI_CTR_REG_UNPINNED] = {"reg_unpinned", "bytes", "memory registered on demand and released"},
     [AQI_CTR_REG_FAR_HIT] = {"reg_far_hit", "parts",
-                             "parts of transfers whose memory the peer had lent already"},
+                             "parts of transfers whose memory the peer had already lent"},
     [AQI_CTR_REG_FAR_MISS] =
         {"reg_far_miss", "parts",
          "parts of transfers for which memory of the peer had to be requested"},
@@ -57,7 +57,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_LINKED] = {"linked", "peers", "peers with queue pairs"},
     [AQI_CTR_LINKED_BYTES] = {"linked_bytes", "bytes",
                               "memory of queue pairs, including receive buffers"},
-    [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "failed connections that others replaced"},
+    [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "failed connections replaced by others"},
     [AQI_CTR_RAILS_BACK] = {"rails_back", "times",
                             "connections used again after their port recovered"},
     [AQI_CTR_RINGS_LENT] = {"rings_lent", "times", "rings lent to peers for messages"},
@@ -65,7 +65,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_AM_RING] = {"am_ring", "messages", "messages written into the memory of a peer"},
     [AQI_CTR_PACKETS] = {"packets", "packets", "packets sent, by transports that use packets"},
     [AQI_CTR_PACKETS_AGAIN] = {"packets_again", "packets", "packets sent again"},
-    [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times", "losses that only a timeout revealed"},
+    [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times", "losses detected only by a timeout"},
     [AQI_CTR_PACKETS_ACK] = {"packets_ack", "packets", "packets sent only to acknowledge"},
     [AQI_CTR_PACKETS_RECEIVED] = {"packets_received", "packets", "packets received"},
     [AQI_CTR_PACKETS_REPEATED] = {"packets_repeated", "packets", "packets received twice"},
@@ -185,7 +185,7 @@ aq_status aqi_counters_share(int *fd)
     size_t size = AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES;
     void *at;
     int made = -1;
-    if (stats_shared != NULL) return aqi_fail(AQ_ESTATE, "base", "the counters are shared already");
+    if (stats_shared != NULL) return aqi_fail(AQ_ESTATE, "base", "the counters are already shared");
     aq_status st = aqi_shmem_create("aqueduct-counters", size, &made);
     if (st == AQ_OK) st = aqi_shmem_map(made, size, &at);
     if (st != AQ_OK) {

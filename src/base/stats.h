@@ -30,7 +30,7 @@ enum aqi_counter {
     AQI_CTR_OVERSLEPT,        /* sleeps that only their timeout ended */
     AQI_CTR_WAKE_SENT,        /* sleeping peers woken */
     AQI_CTR_HELLO_DROPPED,    /* malformed calls and messages from strangers */
-    AQI_CTR_REG_HIT,          /* parts of transfers whose memory was registered already, ... */
+    AQI_CTR_REG_HIT,          /* parts of transfers whose memory was already registered, ... */
     AQI_CTR_REG_MISS,         /* ... or had to be registered, or could not be */
     AQI_CTR_REG_PINNED,       /* bytes registered on demand */
     AQI_CTR_REG_UNPINNED,     /* of these, bytes released */

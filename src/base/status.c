@@ -28,12 +28,14 @@ static const struct {
     STATUS_ROW(AQ_ESYS) = {"AQ_ESYS", "a system call failed"},
     STATUS_ROW(AQ_EPEER) = {"AQ_EPEER", "the peer is dead or unreachable"},
     STATUS_ROW(AQ_ETIMEOUT) = {"AQ_ETIMEOUT", "timed out"},
-    STATUS_ROW(AQ_EPROTO) = {"AQ_EPROTO", "the peer uses another version, or sent malformed data"},
+    STATUS_ROW(AQ_EPROTO) = {"AQ_EPROTO",
+                             "the peer uses a different version, or sent malformed data"},
     STATUS_ROW(AQ_EMISMATCH) = {"AQ_EMISMATCH", "the ranks of a collective call disagree"},
     STATUS_ROW(AQ_ESETTING) = {"AQ_ESETTING", "an environment variable has an invalid value"},
     STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "access is denied, by the system or by a peer"},
-    STATUS_ROW(AQ_EREFUSED) = {"AQ_EREFUSED",
-                               "nothing listens at that address, or the call was rejected"},
+    STATUS_ROW(AQ_EREFUSED) =
+        {"AQ_EREFUSED",
+         "nothing is listening at that address, or the connection request was rejected"},
 };
 static_assert(AQI_COUNT_OF(status_rows) == AQ_AGAIN - AQ_EREFUSED + 1,
               "one row for each status (AQ_EREFUSED is the last)");

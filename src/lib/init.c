@@ -551,7 +551,7 @@ static void init_wait_longer(uint64_t ns)
 
 /*
  * aq_init in a process that is in the job already, usually by another library of the program. Modes
- * in effect cannot be changed any more, so they must suffice for the caller.
+ * in effect can no longer be changed, so they must suffice for the caller.
  */
 static aq_status init_again(const aq_init_params *params, aq_team **world)
 {

@@ -131,9 +131,9 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
     }
     if (others != 0 && info->rank == 0)
         aqi_log(AQI_LOG_WARN, "lib",
-                "%u of the %u ranks have another version of libaqueduct than rank 0, which has %s: "
-                "rank %u has %s; these versions are compatible, but it is better to install the "
-                "same one on all hosts",
+                "%u of the %u ranks have a different version of libaqueduct than rank 0, which has "
+                "%s: rank %u has %s; these versions are compatible, but it is better to install "
+                "the same one on all hosts",
                 others, info->size, first, other, same_version(&all[other], second));
     return AQ_OK;
 }

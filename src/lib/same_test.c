@@ -74,8 +74,8 @@ static void versions_that_fit_are_one_warning(void **state)
     (void)state;
     marks[2].patch = marks[3].patch = 7;
     snprintf(text, sizeof(text),
-             "2 of the 4 ranks have another version of libaqueduct than rank 0, "
-             "which has %s: rank 2 has %d.%d.%d;",
+             "2 of the 4 ranks have a different version of libaqueduct than rank 0, which has %s: "
+             "rank 2 has %d.%d.%d;",
              aq_version(), AQ_VERSION_MAJOR, AQ_VERSION_MINOR, AQ_VERSION_PATCH + 7);
     assert_non_null(strstr(compare(0, AQ_OK), text));
     assert_string_equal(compare(2, AQ_OK), "");

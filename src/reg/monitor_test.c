@@ -517,8 +517,8 @@ static void unmap_and_tell(char *at, size_t len)
 }
 
 /*
- * How often the memory at `at` consists of several mappings after `change` has run while memory
- * became watched that is followed by a hole and by other memory.
+ * How many times the memory at `at` consists of several mappings after `change` has run while
+ * memory became watched that is followed by a hole and by other memory.
  */
 static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_t len)
 {

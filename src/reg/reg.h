@@ -11,8 +11,8 @@
  *
  * Makes no system call and reads no clock. One caller at a time: a transport calls with its lock
  * held. Hooks, which are called from inside these calls, may only call aqi_reg_release. Messages
- * may be delayed and overtake each other, but none may be lost: if they cannot be delivered any
- * more, call aqi_reg_peer_down.
+ * may be delayed and overtake each other, but none may be lost: if they can no longer be
+ * delivered, call aqi_reg_peer_down.
  *
  * Nothing here waits, so nothing can deadlock: an owner answers at once, even if it has no room; a
  * borrower whose pieces are all in use gets AQ_ENOTSUP. That always means: not by a registration,
@@ -173,7 +173,7 @@ struct aqi_reg_wait {
 aq_status aqi_reg_remote(struct aqi_reg *reg, uint32_t peer, uint64_t addr, uint64_t len,
                          struct aqi_reg_wait *wait);
 
-/* End the use: no transfer with this piece is in progress any more. */
+/* End the use: no transfer with this piece is in progress now. */
 void aqi_reg_release(struct aqi_reg *reg, const struct aqi_reg_use *use);
 
 /*

@@ -69,7 +69,7 @@ static void of_a_file(void)
     CHECK_OK(cci_finalize());
 }
 
-/* Numbers that are none, or too large, are reported by key, and the default is used. */
+/* Values that are not numbers, or too large, are reported by key, and the default is used. */
 static void malformed_numbers(void)
 {
     struct capture capture;
@@ -133,7 +133,7 @@ static void without_a_file(void)
     CHECK_OK(cci_finalize());
 }
 
-/* Equal devices stay in order; the rest of a line that is too long is no line of its own. */
+/* Equal devices stay in order; the rest of a line that is too long is not a line of its own. */
 static void long_lines(void)
 {
     static const char *const order[] = {"z", "y", "x", "w", "v", "u", "t", "s", NULL};
@@ -146,7 +146,7 @@ static void long_lines(void)
     snprintf(text + strlen(text), sizeof(text) - strlen(text), "# comment%s[more]\ntransport=sm\n",
              blanks);
     side_configure(text);
-    /* the last device has two transports, and is none */
+    /* the last device is invalid, as it has two transports */
     const char *const rest[] = {"z", "y", "x", "w", "v", "u", "t", NULL};
     check_names(begin(), rest);
     CHECK_OK(cci_finalize());

@@ -170,7 +170,7 @@ struct aqc_conn {
     enum aqc_state state;
     cci_status_t broken; /* status with which all sends fail; 0: none */
     uint32_t refs;       /* references held by events */
-    bool left;           /* the program must not use it any more */
+    bool left;           /* the program must no longer use it */
     bool asked;          /* the event of its request has not been returned */
 
     struct aqc_op *ops, *last; /* in the order of the calls */

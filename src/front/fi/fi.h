@@ -119,7 +119,7 @@ struct afi_ident {
     struct afi_name name;
     struct afi_av *av; /* the vector into which it was last inserted, or NULL */
     fi_addr_t addr;    /* its address in that vector */
-    uint32_t places;   /* how often it has been inserted into any vector */
+    uint32_t places;   /* how many times it has been inserted into any vector */
     uint32_t users;
 };
 
@@ -678,7 +678,7 @@ void afi_op_free(struct afi_op *op);
 void afi_op_end(struct afi_op *op, int err); /* `err`: 0 or a positive error */
 /*
  * Answer the peer's operation, which has ended with 0 or a positive error; and return the credit
- * of a message. Both do nothing if the connection is not that of `epoch` any more.
+ * of a message. Both do nothing if the connection is no longer that of `epoch`.
  */
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err);
 void afi_wire_send_credit(struct afi_peer *peer);
@@ -715,7 +715,7 @@ struct afi_receive_request {
 };
 int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *request);
 int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr, void *context);
-/* Drop the peer's unexpected messages: all, or those that cannot be fetched any more. */
+/* Drop the peer's unexpected messages: all, or those that can no longer be fetched. */
 void afi_receive_peer_gone(struct afi_peer *peer, bool all);
 
 /* rma.c, atomic.c */

@@ -418,7 +418,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     } else if ((int32_t)(hello->call - peer->void_calls) <= 0) {
         peer_reject(connection, PEER_DUPLICATE, "a later request is in use");
     } else if (peer->state == AFI_CALLING && peer->connection != NULL && peer_mine_wins(peer)) {
-        peer_reject(connection, PEER_DUPLICATE, "this process is connecting already");
+        peer_reject(connection, PEER_DUPLICATE, "this process is already connecting");
     } else {
         if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)
             peer_reset(peer);

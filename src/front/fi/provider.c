@@ -417,7 +417,7 @@ static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out,
 }
 
 /* At exit, open objects are left to the kernel: libraries that are needed to close connections may
- * have been finalized already. */
+ * have already been finalized. */
 static void provider_cleanup(void)
 {
 }

@@ -72,7 +72,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     int code = client_check_build(build);
     if (code != GASNET_OK) return code;
     if (aqgi.open)
-        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: the library is initialized already", call);
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: the library is already initialized", call);
     aqgi_spawn(build);
     aqg_getenv_hook = gasnet_getenv;
     aqg_rank_hook = client_rank_of_job;

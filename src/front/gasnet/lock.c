@@ -19,5 +19,5 @@ void gex_HSL_Destroy(gex_HSL_t *hsl)
 void aqg_hsl_misused(const char *call, int error)
 {
     aqgi_die("%s: %s", call,
-             error != 0 ? strerror(error) : "the lock is held already, or is not held");
+             error != 0 ? strerror(error) : "the lock is already held, or is not held");
 }

@@ -25,7 +25,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
     unsigned class = (unsigned)args->gex_class;
     if (class == GEX_MK_CLASS_HOST)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: the kind for the host's memory exists already: use GEX_MK_HOST",
+                           "%s: the kind for the host's memory already exists: use GEX_MK_HOST",
                            __func__);
     if (class >= CLASSES)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: class %u does not exist", __func__, class);

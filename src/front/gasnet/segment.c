@@ -66,7 +66,7 @@ int aqgi_attachable(const char *call, uintptr_t size)
     if (!aqgi.open)
         return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", call);
     if (aqgi.attached)
-        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: a segment is attached already", call);
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: a segment is already attached", call);
     if (aqgi_everything() ||
         (size % GASNET_PAGESIZE == 0 && size <= gasnet_getMaxLocalSegmentSize()))
         return GASNET_OK;
@@ -283,8 +283,8 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
 {
     if (ep == GEX_EP_INVALID || segment == GEX_SEGMENT_INVALID || flags != 0 || ep->segment != NULL)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: the endpoint or the segment is invalid, the endpoint has a segment "
-                           "already, or flags are not 0",
+                           "%s: the endpoint or the segment is invalid, the endpoint already has a "
+                           "segment, or flags are not 0",
                            __func__);
     bool all = ep == &aqgi.ep && aqgi_everything(); /* all memory is bound to it already */
     int code = all ? GASNET_OK : aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));

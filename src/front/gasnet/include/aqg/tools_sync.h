@@ -97,7 +97,7 @@ AQG_CALL(int, gasnett_mutex_destroy_ignoreerr, (gasnett_mutex_t * m),
 AQG_INLINE void gasnett_mutex_lock(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
-        AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread locks a mutex that it holds already");
+        AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread locks a mutex that it already holds");
     if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_mutex_lock(&m->aqg_mutex));
     aqg_mutex_taken(m);
 }
