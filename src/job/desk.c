@@ -478,8 +478,8 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
         aqi_top_take(rank, fd);
     } else {
         aqi_hub_say(desk.hub,
-                    "%s has other counters than this aqrun, so they cannot be shown: start it with "
-                    "the aqrun of the same installation",
+                    "%s has different counters than this aqrun, so they cannot be shown: start it "
+                    "with the aqrun of the same installation",
                     aqi_hub_name(desk.hub, rank, name));
         close(fd);
     }

@@ -62,7 +62,8 @@ static void link_call_fail_errno(struct link_try *try, int error)
         const char *why;
     } rows[] = {
         {ECONNREFUSED, AQ_EREFUSED,
-         "refused: nothing listens there any more, or a firewall rejects it (AQ_CONTROL_PORTS)"},
+         "refused: nothing is listening there any longer, or a firewall rejects it "
+         "(AQ_CONTROL_PORTS)"},
         {EHOSTUNREACH, AQ_EPEER,
          "no route: the host is down or on another network, or a firewall rejects it "
          "(AQ_CONTROL_PORTS)"},

@@ -167,7 +167,8 @@ static void test_reasons(void **state)
         const char *why;
     } rows[] = {
         {ECONNREFUSED, AQ_EREFUSED,
-         "refused: nothing listens there any more, or a firewall rejects it (AQ_CONTROL_PORTS)"},
+         "refused: nothing is listening there any longer, or a firewall rejects it "
+         "(AQ_CONTROL_PORTS)"},
         {EHOSTUNREACH, AQ_EPEER,
          "no route: the host is down or on another network, or a firewall rejects it "
          "(AQ_CONTROL_PORTS)"},

@@ -137,7 +137,7 @@ static bool attend(struct run *run)
     if (poll(states, 3, PATIENCE_MS) <= 0) {
         show(run);
         show_processes(run);
-        fail_msg("timed out: nothing happens any more");
+        fail_msg("timed out: nothing more happens");
     }
     for (int i = 0; i < 2; i++)
         if (states[i].revents != 0) take(run, i);

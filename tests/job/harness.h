@@ -42,7 +42,7 @@ void run_until(struct run *run, int stream, const char *text, unsigned count);
 
 /*
  * Wait for the end and check that nothing is left: no process (if `aqrun` was killed, processes get
- * some seconds to end, otherwise they must be gone), no name in /dev/shm.
+ * a few seconds to end, otherwise they must be gone), no name in /dev/shm.
  */
 void run_wait(struct run *run);
 void run_wait_killed(struct run *run);
@@ -68,7 +68,7 @@ void run_free(struct run *run);
 void expect_code(const struct run *run, int code);
 void expect_text(const struct run *run, int stream, const char *text);
 void expect_no_text(const struct run *run, int stream, const char *text);
-/* How often `text` occurs in the output. */
+/* How many times `text` occurs in the output. */
 unsigned count_text(const struct run *run, int stream, const char *text);
 void expect_count(const struct run *run, int stream, const char *text, unsigned count);
 /* Whether it ended soon enough needs no check: see PATIENCE_MS. */

@@ -53,7 +53,7 @@ static void agree_remove(struct hub_agreement **list, const struct hub_agreement
     *list = ended->next;
 }
 
-/* A rank will not call any more, as it left or died. */
+/* A rank will make no more calls, as it left or died. */
 static void agree_without(struct aqi_hub *hub, struct hub_agreement *list, uint32_t rank,
                           agree_end_fn *end)
 {
@@ -172,7 +172,7 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
     if (found == NULL) found = agree_begin_all(hub, note);
     if (memcmp(found->members, note->data, bytes) != 0) {
         aqi_hub_say(hub,
-                    "agent %u requested an agreement among other members than the other agents",
+                    "agent %u requested an agreement among different members than the other agents",
                     agent);
         return;
     }

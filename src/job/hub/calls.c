@@ -145,7 +145,7 @@ static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, s
     if (hub->failed != AQ_OK) return; /* keep the first cause */
     hub->failed = status;
     hub->why = aqi_parcel_new(why, aqi_min(len, AQI_CONTROL_TEXT));
-    if (hub->why == NULL) hub_no_memory(hub, "why a collective call failed");
+    if (hub->why == NULL) hub_no_memory(hub, "the cause of a failed collective call");
     for (uint32_t i = 0; i < hub->count; i++) {
         struct hub_local *local = &hub->locals[i];
         if (!local->part.inside) continue;

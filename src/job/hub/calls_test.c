@@ -142,7 +142,7 @@ static void a_call_of_some_pieces(void **state)
     calls_expect(0, &bad, AQ_EPROTO); /* too much */
     bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
     bad.bytes = 9;
-    calls_expect(0, &bad, AQ_EPROTO); /* another size than before */
+    calls_expect(0, &bad, AQ_EPROTO); /* not the size of before */
     bad = calls_piece(AQI_CALL_TABLE, 1, 5, 3);
     calls_expect(0, &bad, AQ_EPROTO); /* or another call */
     bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 0);

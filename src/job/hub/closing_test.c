@@ -176,7 +176,7 @@ static void closing_say(uint32_t rank, int code, const char *why)
 
 /* --- expectations ---------------------------------------------------------------------------- */
 
-/* How often it got this signal; the first time was `at`. */
+/* How many times it got this signal; the first time was `at`. */
 static unsigned closing_times(uint32_t rank, int what, uint64_t at)
 {
     unsigned times = 0;

@@ -216,7 +216,7 @@ void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note 
         collective_check(hub);
 }
 
-/* Describe why this rank, whose part is missing, cannot call any more. Returns false if it still
+/* Describe why this rank, whose part is missing, can no longer call. Returns false if it still
  * may. */
 static bool collective_cannot_come(struct aqi_hub *hub, uint32_t i, const char *waiting)
 {

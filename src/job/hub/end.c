@@ -235,7 +235,7 @@ void end_check(struct aqi_hub *hub)
     end_check_wanted(hub);
     if (end->over) return;
     if (end->ending
-            ? root->open != 0 && !end->abandoned /* agents report when no process runs any more */
+            ? root->open != 0 && !end->abandoned /* agents report when all processes have ended */
             : root->running != 0 || root->deaths != NULL || root->started < hub->params.ranks)
         return;
     end->over = true;

@@ -85,7 +85,7 @@ void flow_fact(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_flow *flow = &hub->flow;
     struct aqi_parcel *parcel = hub_note_encode(note);
-    if (parcel == NULL) hub_no_memory(hub, "what ranks say");
+    if (parcel == NULL) hub_no_memory(hub, "messages from ranks");
     struct hub_item **at = flow->facts.last;
     flow_items_append(hub, &flow->facts, ++flow->said, parcel);
     if (hub->root != NULL) return; /* the next pump handles it */
@@ -268,7 +268,7 @@ static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct aqi_parcel *parcel = hub_note_encode(note);
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
+    if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
     flow_take_entry(hub, parcel);
 }
 
@@ -285,7 +285,7 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
     if (frame->number <= flow->applied) return AQ_OK;
     if (frame->number != flow->applied + 1) return AQ_EPROTO;
     struct aqi_parcel *parcel = aqi_parcel_new(NULL, HUB_FRAME_HEAD + frame->len);
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
+    if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
     memcpy(parcel->bytes + HUB_FRAME_HEAD, frame->data, frame->len);
     flow_take_entry(hub, parcel);
     return AQ_OK;
@@ -319,7 +319,7 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
         /* An agent above may still store what it needs: agents below may have attached there
          * meanwhile. */
         if (hub->root != NULL)
-            flow_refuse(hub, agent, "it was away for too long");
+            flow_refuse(hub, agent, "it was disconnected for too long");
         else
             hub->params.hooks.detach(hub->params.arg, agent);
         return AQ_OK;

@@ -290,7 +290,7 @@ static void why_there_was_no_way(void **state)
     }
 }
 
-/* It is not needed any more, which is not a failure. */
+/* It is no longer needed, which is not a failure. */
 static void who_has_done_its_part_ends_well(void **state)
 {
     const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};

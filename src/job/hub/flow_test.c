@@ -76,7 +76,7 @@ static void entries_are_kept_for_all_below(void **state)
     frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
     aqi_hub_link_lost(one.hub, 3, true, "it died");
     attach(7, 2, 2);
-    pass(3 * TIME_OUT); /* nothing is kept for 3 any more */
+    pass(3 * TIME_OUT); /* nothing is kept for 3 now */
     aqi_hub_link_lost(one.hub, 7, true, "it died, too");
     attach(15, 2, 0);
     assert_int_equal(sent(15, HUB_FRAME_GONE, 15, 0), 0);

@@ -35,7 +35,7 @@ static struct {
     uint32_t last_called;
     bool over;
     int code;      /* then */
-    unsigned says; /* how often, and the last text */
+    unsigned says; /* how many times, and the last text */
     bool always;
     char text[1024];
 } one;

@@ -92,7 +92,7 @@ struct aqi_hub_hooks {
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
     /* Input from the root's aqi_hub_input, for rank 0; `len` 0 is its end. May be NULL. */
     void (*input)(void *arg, const void *bytes, size_t len);
-    /* This stream has no reader any more: make the ranks of this host notice. May be NULL. */
+    /* This stream no longer has a reader: make the ranks of this host notice. May be NULL. */
     void (*shut)(void *arg, unsigned stream);
     /* Report the counters of this host's ranks at this interval; 0: stop. May be NULL. */
     void (*watch)(void *arg, uint64_t interval_ns);
@@ -181,7 +181,7 @@ int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index);
 
 /* The parent, or the ancestor requested by `attach`, is connected: announce this agent. */
 void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor);
-/* `gone`: nothing listens at its addresses any more; otherwise it may become reachable again. */
+/* `gone`: nothing is listening at its addresses; otherwise it may become reachable again. */
 void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why);
 /* The process that started this agent has ended: irrelevant, unless the root was never reached. */
 void aqi_hub_forsaken(struct aqi_hub *hub);
@@ -209,7 +209,7 @@ void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len);
 size_t aqi_hub_input_waiting(const struct aqi_hub *hub);
 /* While `hold` is set, output of ranks of other hosts waits. */
 void aqi_hub_hold_output(struct aqi_hub *hub, bool hold);
-/* Output to this stream has no reader any more. */
+/* Output to this stream no longer has a reader. */
 void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream);
 /* Print a message for the user, `tell` only in verbose mode. Also works at other agents. */
 void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);

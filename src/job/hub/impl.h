@@ -65,7 +65,7 @@ struct hub_child {
 struct hub_flow {
     uint32_t parent; /* attached to this agent, or trying to; AQI_NO_AGENT: root */
     bool attached;
-    bool hopeless;     /* the root cannot be reached any more */
+    bool hopeless;     /* the root can no longer be reached */
     uint32_t epoch;    /* number of links to ancestors so far */
     uint64_t alone_ns; /* since when this agent has not been attached */
     uint32_t lost;     /* the link to this parent broke; AQI_NO_AGENT: the parent has ended */

@@ -251,7 +251,7 @@ void local_tell(struct aqi_hub *hub, uint32_t but, const struct aqi_control *mes
                 const void *text, size_t len)
 {
     struct aqi_parcel *parcel = aqi_parcel_new(text, aqi_min(len, AQI_CONTROL_TEXT));
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
+    if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
     for (uint32_t i = 0; i < hub->count; i++)
         if (hub->locals[i].rank != but && hub->locals[i].state == AQI_RANK_JOINED)
             hub->params.hooks.to_rank(hub->params.arg, hub->locals[i].rank, message, parcel);
