@@ -74,7 +74,7 @@ static void take_message(struct perf *perf)
     await(perf, FABRIC_RECEIVE, ++taken);
 }
 
-/* Send, and post another receive; those for the peer's next messages are posted already. */
+/* Send, and post another receive; those for the peer's next messages are already posted. */
 static void give_message(struct perf *perf, size_t size)
 {
     give(perf, FABRIC_SEND, size);

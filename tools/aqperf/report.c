@@ -92,7 +92,7 @@ void report_begin(const struct perf *perf)
            perf->progress_thread ? ", with a progress thread" : "",
            (unsigned long long)perf->options.repeats, perf->options.min_time_ns / 1e6);
     if (perf->no_cma != NULL)
-        printf("CMA is not possible here and was not measured: %s\n", perf->no_cma);
+        printf("CMA cannot be used here and was not measured: %s\n", perf->no_cma);
     printf("\n%-*s %6s%s %9s %9s %9s  %-4s %9s %-11s  %s\n", state.name_width, "pattern", "size",
            state.has_interval ? " interval" : "", "median", "min", "max", "unit", "limit", "",
            "median/limit");

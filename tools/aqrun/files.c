@@ -25,8 +25,8 @@ bool files_check(const char *pattern, char why[FILES_WHY])
         by_rank = by_rank || at[1] == 'r';
         if (at[1] != '\0' && strchr("rsj%", at[1]) != NULL) continue;
         snprintf(why, FILES_WHY,
-                 "--output %.100s: %%%.1s is unknown; %%r stands for the number of the process, "
-                 "%%s for out or err, %%j for the name of the job, and %%%% for a %%",
+                 "--output %.100s: %%%.1s is unknown; %%r stands for the rank, %%s for out or err, "
+                 "%%j for the name of the job, and %%%% for a %%",
                  pattern, at + 1);
         return false;
     }

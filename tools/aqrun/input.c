@@ -43,7 +43,7 @@ static void input_pipe_ready(struct aqi_source *source)
     ssize_t written = write(source->fd, waiting->at, waiting->used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (job.agent != 0) aqi_hub_took(job.hub, written > 0 ? (size_t)written : waiting->used);
-    if (written < 0) { /* rank 0 does not read any more */
+    if (written < 0) { /* rank 0 no longer reads */
         waiting->used = 0;
         input_close();
         return;

@@ -149,11 +149,11 @@ static const struct command_row option_rows[] = {
     {0, "bind", "WHERE",
      "core: bind each process to one core, in turn; none (default): do not bind (sets AQ_BIND)",
      .variable = "AQ_BIND"},
-    {'p', "prefix", NULL, "prefix each line of output with the number of its process: [3] text",
+    {'p', "prefix", NULL, "prefix each line of output with the rank of its process: [3] text",
      .flag = &job.options.prefix},
     {0, "output", "FOLDER",
-     "write the output of process 3 to FOLDER/3.out and FOLDER/3.err on this host, wherever the "
-     "process runs; or a file name with %r for the process, %s for out or err, %j for the job",
+     "write the output of rank 3 to FOLDER/3.out and FOLDER/3.err on this host, wherever the rank "
+     "runs; or a file name with %r for the rank, %s for out or err, %j for the name of the job",
      .take = option_output},
     {'v', "verbose", NULL, "report progress on standard error", .flag = &job.options.verbose},
     {'t', "test", NULL,
@@ -183,7 +183,7 @@ static const char options_tail[] =
     "\n"
     "The processes inherit the environment, the working directory, and standard output and\n"
     "error. Rank 0 also has the standard input of aqrun; the others read /dev/null. Each process\n"
-    "finds its number in AQ_RANK and AQ_LOCAL_RANK, the number of processes in AQ_SIZE and\n"
+    "finds its rank in AQ_RANK and AQ_LOCAL_RANK, the number of processes in AQ_SIZE and\n"
     "AQ_LOCAL_SIZE, and the name of the job in AQ_JOB_ID, which a shell can use:\n"
     "\n"
     "    aqrun -n 2 sh -c 'taskset -c $AQ_RANK ./program'\n"

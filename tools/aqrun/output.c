@@ -87,7 +87,7 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-/* The output has no reader any more: writers must notice, as they would without aqrun. */
+/* The output no longer has a reader: writers must notice, as they would without aqrun. */
 static void output_shut(struct output *output, int err)
 {
     output->closed = true;

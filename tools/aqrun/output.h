@@ -27,7 +27,7 @@ struct output {
     struct aqi_source source;
     const char *name;
     enum output_way way;
-    bool closed;          /* there is no reader any more */
+    bool closed;          /* there is no longer a reader */
     bool full;            /* relays wait until enough has been written */
     unsigned stream;      /* HUB */
     struct bytes waiting; /* not yet written */
@@ -46,7 +46,7 @@ void output_open_far(struct output *output, unsigned stream, const char *name);
 void output_append(struct output *output, const void *bytes, size_t len);
 void output_flush(struct output *output);
 
-/* The output has no reader any more. */
+/* The output no longer has a reader. */
 void output_close_far(struct output *output);
 /* Check for room, if the descriptor cannot be polled. */
 void output_tick(struct output *output);

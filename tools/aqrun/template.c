@@ -88,7 +88,7 @@ char **manager_template(const struct manager_wish *wish, const char *variable, c
     struct template to = {.wish = wish, .variable = variable};
     char **words = ssh_words(text);
     size_t count = 0, length = 0;
-    snprintf(why, HOSTS_WHY, "%s=\"%.200s\": there is no memory", variable, text);
+    snprintf(why, HOSTS_WHY, "%s=\"%.200s\": out of memory", variable, text);
     if (words == NULL) return NULL;
     while (words[count] != NULL)
         count++;

@@ -75,9 +75,10 @@ static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packe
     else if (len < head || packet->ranks == 0 || packet->rows > AQI_TOP_ROWS ||
              packet->form != aqi_counters_form() ||
              len != head + packet->rows * sizeof(packet->row[0]))
-        snprintf(watch->why, sizeof(watch->why),
-                 "%s has other counters than this aqtop: use the aqtop of the job's installation",
-                 job);
+        snprintf(
+            watch->why, sizeof(watch->why),
+            "%s has different counters than this aqtop: use the aqtop of the job's installation",
+            job);
     return watch->why[0] != '\0';
 }
 
