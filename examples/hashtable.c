@@ -47,7 +47,7 @@ static uint64_t first_slot(uint64_t key)
     return (mix(key) >> 32) & (slots_per_rank - 1);
 }
 
-/* Whether the slot has this key; a free one gets it. */
+/* Whether the slot has this key; a free slot is claimed for it. */
 static bool has_key(struct slot *slot, uint64_t key)
 {
     uint64_t found = 0;

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
         aq_status st = aq_poll();
         if (st < AQ_OK) break;
         idle = st == AQ_OK ? 0 : idle + 1;
-        /* Waking up takes longer than answering: poll for some time before sleeping. */
+        /* Waking up takes longer than answering: poll for a while before sleeping. */
         if (idle > 1000 && aq_wait_prepare() == AQ_OK) poll(&wait, 1, -1);
         while (aq_connection_next_event(&event) == AQ_OK)
             take(&event);

@@ -198,8 +198,8 @@ AQ_API AQ_MUST_USE aq_status aq_listener_fd(aq_listener *listener, int *fd);
  * Close a listener; NULL is ignored.
  *
  * Requests that have not been taken as events are refused; existing connections stay open, and
- * aq_connection_next_event takes their events. No other thread may use the listener or sleep on its
- * descriptor any more.
+ * aq_connection_next_event takes their events. From now on, no other thread may use the listener or
+ * sleep on its descriptor.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -369,8 +369,8 @@ AQ_API AQ_MUST_USE aq_status aq_connection_reject(aq_connection *connection, uin
  *
  * Messages sent before are delivered to the peer, which then gets AQ_CONNECTION_CLOSED. The call
  * waits for outstanding operations, at most for AQ_CONN_TIMEOUT; after that they fail with
- * AQ_EPEER. No other thread may use the connection or its team any more, and events of operations
- * on it must have been waited for. Its pending events are discarded.
+ * AQ_EPEER. No other thread may use the connection or its team from now on, and events of
+ * operations on it must have been waited for. Its pending events are discarded.
  *
  * Blocking    Only if operations are outstanding; runs handlers meanwhile.
  * Threads     Any; not from a handler.

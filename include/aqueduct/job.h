@@ -113,7 +113,7 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  * Blocking    Until every process has called it.
  * Threads     One thread, with no other call in progress; not from a handler.
  *
- * @return AQ_OK        This process may not use the library any more.
+ * @return AQ_OK        This process may no longer use the library.
  * @return AQ_ESTATE    Not initialized, or called between aq_barrier_notify on the team of the job
  *                      and its wait; the process remains in the job.
  * @return AQ_ECONTEXT  Called from a handler.

@@ -68,7 +68,7 @@ AQ_API uint64_t aq_region_handle_size(const aq_region_handle *handle);
 /**
  * Revoke a region; NULL is ignored.
  *
- * Completion  On return no peer accesses the memory any more. Accesses in progress, and later ones,
+ * Completion  On return no peer can access the memory. Accesses in progress, and later ones,
  *             fail with AQ_EACCESS at their initiators; a put in progress may have written a part.
  * Blocking    Until other threads have finished the accesses that they are performing for peers.
  * Threads     Any; not from a handler.

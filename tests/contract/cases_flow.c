@@ -15,7 +15,7 @@ enum { REQUEST = 100, ANSWER = 101, HOLD = 102 };
 #define FLOW_LIMIT (1u << 20)
 
 struct flow_state {
-    uint8_t *seen; /* per number: how often it has arrived */
+    uint8_t *seen; /* per number: how many times it has arrived */
     uint32_t room; /* of `seen` */
     _Atomic uint32_t received;
     _Atomic uint32_t answers;

@@ -40,7 +40,7 @@ struct fuzz_end {
 static struct {
     struct fuzz_end end[2]; /* 0 is attacked, 1 has connected to it */
     uint64_t now;
-    bool cut; /* no packet is transmitted any more */
+    bool cut; /* no more packets are transmitted */
 } world;
 
 static struct fuzz_user {

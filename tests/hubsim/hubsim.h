@@ -64,7 +64,7 @@ struct plan_rank {
     struct step steps[STEPS];
     uint32_t count;
     enum temper temper;
-    bool odd_call; /* makes other calls than the other ranks */
+    bool odd_call; /* makes calls that the other ranks do not */
 };
 
 struct plan_call {
@@ -302,7 +302,7 @@ struct sim {
     char (*host_names)[16];
     struct checks checks;
     char said[512]; /* the last message of an agent to the user */
-    uint64_t loud;  /* how often */
+    uint64_t loud;  /* how many times */
 };
 
 struct owner { /* the argument of the hooks */

@@ -237,7 +237,7 @@ def move():
 @contextlib.contextmanager
 def wire_that(fault):
     """A fault of the wire. loss: 1 % of packets are lost. broken: all are lost for 0.6 s, again and
-    again; mute: the same, but adapters do not report it. parted: from some time on all are lost,
+    again; mute: the same, but adapters do not report it. parted: at some point all are lost,
     which the adapter does not report; unplugged: it reports this as a port that is down. replugged:
     the port goes down and comes back, moved: its address does; it must then be used again. Yields a
     list of errors found at the end."""
@@ -317,9 +317,9 @@ def run(build, name, variables, command, seconds, wire):
 
 
 def refusals():
-    """How often adapters have reported that they were not ready, which rxe also does when it is out
-    of memory. A message without a receive buffer makes its test fail, because AQ_IBV_RNR_RETRIES is
-    0."""
+    """How many times adapters have reported that they were not ready, which rxe also does when it
+    is out of memory. A message without a receive buffer makes its test fail, because
+    AQ_IBV_RNR_RETRIES is 0."""
     return sum(counter(device, "send_rnr_err") for device in os.listdir("/sys/class/infiniband"))
 
 

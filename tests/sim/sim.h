@@ -48,7 +48,7 @@
     X(FORGET, "forget")   /* memory disappears while peers read and write it */                    \
     X(HOSTILE, "hostile") /* an attacker on the wire */                                            \
     X(SIZE, "size")       /* ports never have room for large packets */                            \
-    X(SHRINK, "shrink")   /* from some time on, a path carries only smaller packets */
+    X(SHRINK, "shrink")   /* at some point, a path begins to carry only smaller packets */
 enum sim_fault {
 #define X(name, text) SIM_##name,
     SIM_FAULTS(X)
@@ -203,7 +203,7 @@ struct sim {
     struct sim_op **ops;
     uint32_t op_count, op_room;
     struct sim_link core;
-    bool clear;      /* nothing goes wrong any more */
+    bool clear;      /* nothing goes wrong from now on */
     uint64_t waits;  /* of handlers */
     uint64_t *sides; /* the sides of a partition, one bit for each process; NULL: none */
     uint32_t one_way_from, one_way_to;
@@ -349,7 +349,7 @@ const struct sim_op *work_pending(const struct sim *sim);
 bool work_left(const struct sim *sim, const struct sim_proc *proc);
 void work_check_end(struct sim *sim);
 void work_free(struct sim *sim);
-/* `proc` has gone: the operations that it began need not end any more. */
+/* `proc` has gone: the operations that it began need no longer end. */
 void work_orphan(struct sim *sim, struct sim_proc *proc);
 const char *work_name(const struct sim_op *op, char *text, size_t size);
 
