@@ -47,6 +47,11 @@ PATTERNS = tuple((re.compile(pattern, re.M), advice) for pattern, advice in (
     (r"\b(?:[Rr]e)?(?:[Ii]nitial|[Nn]ormal|[Oo]ptim|[Rr]andom|[Rr]ecogn|[Ss]erial|[Ss]ynchron"
      r"|[Uu]til)is(?:ed?|es|ing|ations?)\b", "American spelling: -ize"),
     (r"\b[Ff]or ever\b|\b[Tt]ime-outs?\b", "forever, timeout"),
+    (r"\b(?:is|are|was|were|been) \w+ already\b", "already before the participle"),
+    (r"\bany more(?=\s*(?:[.,;:)\"]|$))", "no longer"),
+    (r"(?<!\bno )(?<!\bany )\b(?:[Aa]nother|other) \w+(?: \w+)? than\b", "different from"),
+    (r"\bsome (?:milli|micro)?(?:seconds|minutes|hours|days)\b", "a few"),
+    (r"\b[Ff]rom some (?:time|moment|point) on\b", "at some point, after a while"),
     (r"^#+ What\b", "name the thing in a heading"),
 ))
 

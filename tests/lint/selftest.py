@@ -219,6 +219,15 @@ class LintTest(unittest.TestCase):
         self.write("include/aqueduct/thing.h", "/* A neighbor promises likewise. */\n")
         self.assert_clean("prose")
 
+    def test_prose_of_word_order(self):
+        for text in ("It is closed already.", "It does not arrive\n * any more.",
+                     "Takes another path than A.", "Wait some seconds.", "From some time on, X."):
+            self.write("include/aqueduct/thing.h", f"/* {text} */\n")
+            self.assert_finds("include/aqueduct/thing.h:", "prose")
+        self.write("include/aqueduct/thing.h",
+                   "/* It has already left; any more messages use no other path than this. */\n")
+        self.assert_clean("prose")
+
     def test_prose_of_openings(self):
         self.write("include/aqueduct/thing.h", "/* Is it so? */\n")
         self.assert_finds("return whether", "prose")
