@@ -172,7 +172,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_QP_RETRY_COUNT",
      .def = "7",
-     .doc = "After this many retransmissions the peer counts as lost.",
+     .doc = "After this many retransmissions without an acknowledgement, the connection is "
+            "re-established, without that port if another one reaches the peer; only the job "
+            "declares peers dead.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, retries)},
     {.name = "AQ_IBV_SILENCE",
