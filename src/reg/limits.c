@@ -82,8 +82,8 @@ static const struct aqi_setting limits_rows[] = {
      .alias_words = limits_noprobe_words,
      .words_only = true,
      .def = "no",
-     .doc = "Register that much at the start, to find out whether it is possible; otherwise the "
-            "limit is lowered when a registration fails.",
+     .doc = "Register as much memory at startup as AQ_REG_VICTIM allows, to find out whether that "
+            "is possible; otherwise the limit is lowered when a registration fails.",
      .advice = "Set yes if the first failures take long; the trial is slow, too.",
      AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
     {.name = "AQ_REG_MAIN",
