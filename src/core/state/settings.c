@@ -44,8 +44,9 @@ static const struct aqi_setting rows[] = {
      .def = "64K",
      .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64. The "
             "default is 8K in jobs of more than 16 processes.",
-     .advice = "Raise it for programs that send larger messages. Each pair of processes that "
-               "communicates has four buffers of this size in each direction.",
+     .advice = "Raise it for programs that send larger messages. Over shm, each pair of processes "
+               "that communicates has four buffers of this size in each direction, for requests "
+               "and for replies each.",
      .min = 512,
      .max = 1 << 20,
      .same = true,
