@@ -106,7 +106,7 @@ aq_status aqi_rdma_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void 
     *out = st == AQ_OK ? &rmem->rmem : NULL;
     if (st != AQ_OK) free(rmem);
     if (st == AQ_EPROTO)
-        return aqi_fail(st, driver->name, "peer %u sent a malformed memory key", peer->id);
+        return aqi_fail(st, driver->name, "rank %u sent a malformed memory key", peer->id);
     return AQ_OK;
 }
 
