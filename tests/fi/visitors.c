@@ -1,5 +1,5 @@
 /*
- * Peers that the program does not know, or not any more, are forgotten once they have gone, and can
+ * Peers that the program does not know, or no longer, are forgotten once they have gone, and can
  * come again. As unit tests of src/front/fi, this knows the structures of the provider.
  */
 #include "fi/pair.h"
