@@ -447,7 +447,7 @@ class Cut(Case):
         with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails on a busy machine
             with rules(1, ("input", "drop")):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
-            self.assertRegex(talk.said(), "rank [01] is no longer reachable: it does not answer")
+            self.assertRegex(talk.said(), "rank [01] is no longer reachable: it no longer answers")
 
     def test_never_reached(self):
         """There is a warning after 5 s, and the job does not wait longer than AQ_START_TIMEOUT."""

@@ -149,7 +149,7 @@ static size_t shm_least_payload(size_t max_medium, size_t piece)
 
 static struct measures shm_measures_here(const struct aqi_tp_params *params, size_t max_medium)
 {
-    bool many = params->stranger || params->local_size > CROWD;
+    bool many = params->towards != NULL || params->local_size > CROWD;
     struct measures m = {.slots =
                              aqi_setting_spare(&shm_settings, "AQ_SHM_SLOTS", many, CROWD_SLOTS),
                          .piece = shm_max_piece(params, max_medium)};
