@@ -189,8 +189,9 @@ static void regions_are_asked_for(void **state)
         assert_int_equal(comes(rows[i].message), 0);
         if (rows[i].why != AQI_REFUSAL_NONE) {
             bool range = rows[i].why == AQI_REFUSAL_RANGE;
-            expect_sent(2, FB_REFUSED, 4,
-                        (const int32_t[]){5, 6, range ? AQ_ERANGE : AQ_EACCESS, rows[i].why});
+            expect_sent(
+                2, FB_REFUSED, 4,
+                (const int32_t[]){5, 6, range ? AQ_ERANGE : AQ_EACCESS, (int32_t)rows[i].why});
         } else {
             expect_sent(2, FB_GET_DATA, 3, (const int32_t[]){5, 6, 77});
             assert_memory_equal(world.sent[1].payload, reach + 100, 64);
