@@ -245,19 +245,7 @@ static uint64_t *alias_flags(struct afi_alias *alias, uint64_t flags)
 
 static int alias_set_flags(struct afi_alias *alias, uint64_t flags)
 {
-    uint64_t *known = alias_flags(alias, flags), wanted = flags & ~(FI_TRANSMIT | FI_RECV);
-    if (known == NULL) return -FI_EINVAL;
-    if ((wanted & ~AFI_OP_FLAGS) != 0) return -FI_EBADFLAGS;
-    *known = wanted;
-    return 0;
-}
-
-static int alias_get_flags(struct afi_alias *alias, uint64_t *flags)
-{
-    const uint64_t *known = alias_flags(alias, *flags);
-    if (known == NULL) return -FI_EINVAL;
-    *flags = *known;
-    return 0;
+    return afi_op_flags_set(alias_flags(alias, flags), flags);
 }
 
 static int alias_control(struct fid *fid, int command, void *arg)
@@ -270,8 +258,9 @@ static int alias_control(struct fid *fid, int command, void *arg)
     if (command == FI_ALIAS)
         err = afi_alias_open(alias->ep, alias->tx_flags, alias->rx_flags, arg);
     else
-        err = command == FI_SETOPSFLAG ? alias_set_flags(alias, *(const uint64_t *)arg)
-                                       : alias_get_flags(alias, arg);
+        err = command == FI_SETOPSFLAG
+                  ? alias_set_flags(alias, *(const uint64_t *)arg)
+                  : afi_op_flags_get(alias_flags(alias, *(const uint64_t *)arg), arg);
     afi_unlock();
     return err;
 }

@@ -146,9 +146,8 @@ static uint64_t *ep_flags(struct afi_ep *ep, uint64_t flags)
     }
 }
 
-static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
+int afi_op_flags_set(uint64_t *known, uint64_t flags)
 {
-    uint64_t *known = ep_flags(ep, flags);
     if (known == NULL) return -FI_EINVAL;
     flags &= ~(FI_TRANSMIT | FI_RECV);
     if ((flags & ~AFI_OP_FLAGS) != 0) return -FI_EBADFLAGS;
@@ -156,12 +155,16 @@ static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
     return 0;
 }
 
-static int ep_get_flags(struct afi_ep *ep, uint64_t *flags)
+int afi_op_flags_get(const uint64_t *known, uint64_t *flags)
 {
-    const uint64_t *known = ep_flags(ep, *flags);
     if (known == NULL) return -FI_EINVAL;
     *flags = *known;
     return 0;
+}
+
+static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
+{
+    return afi_op_flags_set(ep_flags(ep, flags), flags);
 }
 
 static int ep_control(struct fid *fid, int command, void *arg)
@@ -169,10 +172,11 @@ static int ep_control(struct fid *fid, int command, void *arg)
     struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     afi_lock();
     int err = command == FI_ENABLE       ? ep_enable(ep)
-              : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(uint64_t *)arg)
-              : command == FI_GETOPSFLAG ? ep_get_flags(ep, arg)
-              : command == FI_ALIAS      ? afi_alias_open(ep, ep->tx_flags, ep->own.flags, arg)
-                                         : -FI_ENOSYS;
+              : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(const uint64_t *)arg)
+              : command == FI_GETOPSFLAG
+                  ? afi_op_flags_get(ep_flags(ep, *(const uint64_t *)arg), arg)
+              : command == FI_ALIAS ? afi_alias_open(ep, ep->tx_flags, ep->own.flags, arg)
+                                    : -FI_ENOSYS;
     afi_unlock();
     return err;
 }

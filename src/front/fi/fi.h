@@ -315,6 +315,9 @@ struct afi_alias {
     struct fi_ops_cm cm;
 };
 extern struct fi_ops afi_alias_ops;
+/* Set or get default flags of operations; with `known` NULL, they fail: no direction was named. */
+int afi_op_flags_set(uint64_t *known, uint64_t flags);
+int afi_op_flags_get(const uint64_t *known, uint64_t *flags);
 /* alias.c; with the lock held. Aliases have these flags, except for those of one direction, which
  * `to` has. */
 int afi_alias_open(struct afi_ep *ep, uint64_t tx_flags, uint64_t rx_flags, struct fi_alias *to);
