@@ -4,13 +4,21 @@
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-/* Free a slot; the sender is notified once per quarter ring. Pairs with shm_send_tx_refresh. */
+/*
+ * Limits on what is freed before the sender is notified, besides a quarter ring. The sender reads
+ * the notification only when it finds no room, so frequent ones cost little; rare ones make both
+ * sides work in turns, in batches that exceed their caches.
+ */
+enum { SLOTS_HELD = 16, LINES_HELD = 64 };
+
+/* Free a slot. Pairs with shm_send_tx_refresh. */
 static inline void shm_receive_rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
 {
     uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + 1;
     atomic_store_explicit(&rx->head, head, memory_order_relaxed);
     rx->lines_held += lines;
-    if (head - rx->told >= shm->layout.slots / 4 || rx->lines_held >= shm->layout.lines / 4) {
+    if (head - rx->told >= aqi_min(shm->layout.slots / 4, SLOTS_HELD) ||
+        rx->lines_held >= aqi_min(shm->layout.lines / 4, LINES_HELD)) {
         atomic_store_explicit(rx->done, head, memory_order_release);
         rx->told = head;
         rx->lines_held = 0;

@@ -11,8 +11,10 @@
 
 enum { SLOTS = 8, LINES = 8, MEDIUM = 256, PIECE = 640 };
 
-static struct shm_slot slots[SHM_RINGS][SLOTS];
-static alignas(AQI_CACHE_LINE) unsigned char payload[LINES * AQI_CACHE_LINE];
+enum { LARGE_SLOTS = 128, LARGE_LINES = 512 }; /* of test_given_back_by_number */
+
+static struct shm_slot slots[SHM_RINGS][LARGE_SLOTS];
+static alignas(AQI_CACHE_LINE) unsigned char payload[LARGE_LINES * AQI_CACHE_LINE];
 static _Atomic uint32_t done[SHM_RINGS];
 static struct aqi_am delivered;
 static unsigned deliveries;
@@ -32,7 +34,7 @@ static struct shm_tp shm = {
 
 static void put(unsigned ring, uint32_t number, const struct aqi_am *am, uint32_t line)
 {
-    struct shm_slot *slot = &slots[ring][number % SLOTS];
+    struct shm_slot *slot = &slots[ring][number % shm.layout.slots];
     aqi_am_encode(slot->bytes, am, line);
     atomic_store(shm_stamp(slot), number + 1);
 }
@@ -75,6 +77,9 @@ static int begin(void **state)
 {
     (void)state;
     memset(slots, 0, sizeof(slots));
+    memset(done, 0, sizeof(done));
+    shm.layout.slots = SLOTS;
+    shm.layout.lines = LINES;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         source.rx[ring] =
             (struct shm_rx){.slots = slots[ring], .payload = payload, .done = &done[ring]};
@@ -133,7 +138,6 @@ static void test_given_back(void **state)
 {
     struct shm_rx *rx = &source.rx[SHM_REQUESTS];
     (void)state;
-    atomic_store(&done[SHM_REQUESTS], 0);
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
     assert_int_equal(done[SHM_REQUESTS], 0);
     assert_int_equal(rx->lines_held, 0);
@@ -145,6 +149,25 @@ static void test_given_back(void **state)
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, AQI_CACHE_LINE), 2));
     assert_int_equal(done[SHM_REQUESTS], 3);
     assert_int_equal(rx->lines_held, 1);
+}
+
+/* A quarter of a large ring is too much: once per 16 slots or 64 lines. */
+static void test_given_back_by_number(void **state)
+{
+    struct aqi_am piece = message(AQI_AM_INTERNAL, PIECE); /* of 10 lines */
+    (void)state;
+    shm.layout.slots = LARGE_SLOTS;
+    shm.layout.lines = LARGE_LINES;
+    for (unsigned i = 0; i < 15; i++)
+        assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
+    assert_int_equal(done[SHM_REQUESTS], 0);
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
+    assert_int_equal(done[SHM_REQUESTS], 16);
+    for (unsigned i = 0; i < 6; i++)
+        assert_true(arrives(SHM_REQUESTS, piece, 10 * i));
+    assert_int_equal(done[SHM_REQUESTS], 16);
+    assert_true(arrives(SHM_REQUESTS, piece, 60));
+    assert_int_equal(done[SHM_REQUESTS], 23);
 }
 
 /* One call takes everything that has arrived, at most a whole ring. */
@@ -170,6 +193,7 @@ int main(void)
         cmocka_unit_test_setup(test_payload_in_the_slot, begin),
         cmocka_unit_test_setup(test_rings, begin),
         cmocka_unit_test_setup(test_given_back, begin),
+        cmocka_unit_test_setup(test_given_back_by_number, begin),
         cmocka_unit_test_setup(test_a_ring_at_a_time, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
