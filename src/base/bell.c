@@ -63,8 +63,7 @@ aq_status aqi_bell_open(struct aqi_bell *bell)
 {
     void *at = NULL;
     *bell = (struct aqi_bell){.fd = -1, .socket = -1};
-    aq_status st = aqi_shmem_create("aq-bell", sizeof(*bell->memory), &bell->fd);
-    if (st == AQ_OK) st = aqi_shmem_map(bell->fd, sizeof(*bell->memory), &at);
+    aq_status st = aqi_shmem_new("aq-bell", sizeof(*bell->memory), &bell->fd, &at);
     bell->memory = at;
     if (st == AQ_OK)
         st = aqi_wake_open(&bell->socket, &bell->memory->wake, &bell->memory->wake_len,

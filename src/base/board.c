@@ -29,16 +29,10 @@ static struct {
 static aq_status board_make(size_t size)
 {
     void *at;
-    int fd;
-    aq_status st = aqi_shmem_create(AQI_BOARD_NAME, size, &fd);
+    /* The descriptor stays open so that it can be found. */
+    aq_status st = aqi_shmem_new(AQI_BOARD_NAME, size, &board.fd, &at);
     if (st != AQ_OK) return st;
-    st = aqi_shmem_map(fd, size, &at);
-    if (st != AQ_OK) {
-        close(fd);
-        return st;
-    }
     board.size = size;
-    board.fd = fd; /* stays open so that it can be found */
     atomic_store(&board.at, at);
     return AQ_OK;
 }
@@ -84,13 +78,9 @@ static bool board_open_sheets(void)
 {
     void *at;
     if (sheets.at != NULL) return true;
-    if (aqi_shmem_create(AQI_BOARD_SHEETS_NAME, sheets_size, &sheets.fd) != AQ_OK) return false;
-    if (aqi_shmem_map(sheets.fd, sheets_size, &at) == AQ_OK) {
-        sheets.at = at;
-        return true;
-    }
-    close(sheets.fd);
-    return false;
+    if (aqi_shmem_new(AQI_BOARD_SHEETS_NAME, sheets_size, &sheets.fd, &at) != AQ_OK) return false;
+    sheets.at = at;
+    return true;
 }
 
 struct aqi_board *aqi_board_sheet_take(void)

@@ -178,6 +178,19 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
     return aqi_fail_errno(status, err, "base", "cannot map %zu bytes of shared memory", size);
 }
 
+aq_status aqi_shmem_new(const char *name, size_t size, int *fd, void **addr)
+{
+    int created = -1;
+    aq_status status = aqi_shmem_create(name, size, &created);
+    if (status != AQ_OK) return status;
+    status = aqi_shmem_map(created, size, addr);
+    if (status == AQ_OK)
+        *fd = created;
+    else
+        close(created);
+    return status;
+}
+
 void aqi_shmem_unmap(void *addr, size_t size)
 {
     if (addr != NULL) munmap(addr, size);

@@ -26,6 +26,8 @@ aq_status aqi_shmem_freeze(const char *name, const void *bytes, size_t size, int
  * @return AQ_ENOMEM, AQ_ELIMIT, AQ_EACCESS, AQ_ESYS
  */
 aq_status aqi_shmem_map(int fd, size_t size, void **addr);
+/* Create an object and map it. */
+aq_status aqi_shmem_new(const char *name, size_t size, int *fd, void **addr);
 void aqi_shmem_unmap(void *addr, size_t size);
 
 /*

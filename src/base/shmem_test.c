@@ -2,6 +2,7 @@
 #include "base/shmem.h"
 
 #include "base/capture_test.h"
+#include "base/descriptors_test.h"
 #include "base/fail.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -142,6 +143,22 @@ static void file_size_limit_is_explained(void **state)
     assert_non_null(strstr(aq_error_message(), "ulimit -f"));
 }
 
+/* More than any address space: the object can be created, but not mapped. */
+static void nothing_is_left_of_memory_that_cannot_be_mapped(void **state)
+{
+    (void)state;
+    int fd = -5;
+    void *at = &fd;
+    unsigned before = descriptors();
+    capture_start(&capture);
+    aq_status status = aqi_shmem_new("test", (size_t)1 << 60, &fd, &at);
+    capture_end(&capture);
+    assert_int_equal(status, AQ_ENOMEM);
+    assert_int_equal(fd, -5);
+    assert_ptr_equal(at, &fd);
+    assert_int_equal(descriptors(), before);
+}
+
 static void page_size(void **state)
 {
     (void)state;
@@ -157,6 +174,7 @@ int main(void)
         cmocka_unit_test(only_sealed_memory_is_mapped),
         cmocka_unit_test(no_free_descriptor_is_explained),
         cmocka_unit_test(file_size_limit_is_explained),
+        cmocka_unit_test(nothing_is_left_of_memory_that_cannot_be_mapped),
         cmocka_unit_test(page_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

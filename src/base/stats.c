@@ -182,21 +182,15 @@ static void stats_move(struct aqi_counters *old)
 
 aq_status aqi_counters_share(int *fd)
 {
-    size_t size = AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES;
     void *at;
-    int made = -1;
     if (stats_shared != NULL) return aqi_fail(AQ_ESTATE, "base", "the counters are already shared");
-    aq_status st = aqi_shmem_create("aqueduct-counters", size, &made);
-    if (st == AQ_OK) st = aqi_shmem_map(made, size, &at);
-    if (st != AQ_OK) {
-        if (made >= 0) close(made);
-        return st;
-    }
+    aq_status st =
+        aqi_shmem_new("aqueduct-counters", AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES, fd, &at);
+    if (st != AQ_OK) return st;
     pthread_once(&stats_once, stats_setup);
     stats_unshared = stats_all();
     stats_shared = at;
     stats_move(aqi_counters_mine);
-    *fd = made;
     return AQ_OK;
 }
 

@@ -101,16 +101,13 @@ static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
     int fd;
     void *at;
     *probe = (struct aqi_tp_probe){.device = "memfd"};
-    aq_status st = aqi_shmem_create("aq-probe", aqi_page_size(), &fd);
-    if (st == AQ_OK) {
-        st = aqi_shmem_map(fd, aqi_page_size(), &at);
-        close(fd);
-    }
-    if (st == AQ_OK)
+    probe->usable = aqi_shmem_new("aq-probe", aqi_page_size(), &fd, &at) == AQ_OK;
+    if (probe->usable) {
         aqi_shmem_unmap(at, aqi_page_size());
-    else
+        close(fd);
+    } else {
         snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
-    probe->usable = st == AQ_OK;
+    }
     return device == 0;
 }
 
