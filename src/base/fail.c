@@ -92,6 +92,15 @@ bool aqi_explain(char *why, size_t room, const char *fmt, ...)
     return false;
 }
 
+void aqi_append(char *text, size_t room, const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text + used, room - used, fmt, args);
+    va_end(args);
+}
+
 const char *aq_error_message(void)
 {
     return fail_message;

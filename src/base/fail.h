@@ -33,5 +33,7 @@ void aqi_fail_expect_losses(bool on);
  * Write what is wrong, and what to do, to `why` (`room` bytes with the NUL). Always returns false.
  */
 AQI_COLD bool aqi_explain(char *why, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);
+/* Append to `text` (`room` bytes with the NUL); what does not fit is cut off. */
+AQI_COLD void aqi_append(char *text, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);
 
 #endif

@@ -145,6 +145,18 @@ static void a_reason_is_false_and_fits(void **state)
     assert_string_equal(why, "no such");
 }
 
+static void appended_text_is_cut_off(void **state)
+{
+    (void)state;
+    char text[8] = "";
+    aqi_append(text, sizeof(text), "%s%d", "ab", 1);
+    assert_string_equal(text, "ab1");
+    aqi_append(text, sizeof(text), "%s", "cdefgh");
+    assert_string_equal(text, "ab1cdef");
+    aqi_append(text, sizeof(text), "x");
+    assert_string_equal(text, "ab1cdef");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +170,7 @@ int main(void)
         cmocka_unit_test_setup(expected_losses_are_recorded_only, forget),
         cmocka_unit_test_setup(each_thread_has_its_message, forget),
         cmocka_unit_test(a_reason_is_false_and_fits),
+        cmocka_unit_test(appended_text_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

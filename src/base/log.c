@@ -41,8 +41,8 @@ static size_t log_find(const char *const *list, size_t count, const char *text, 
 static aq_status log_refuse(const char *spec, const char *part, size_t len)
 {
     char folders[160] = "";
-    for (size_t i = 0, used = 0; i < LOG_FOLDERS; i++)
-        used += (size_t)snprintf(folders + used, sizeof(folders) - used, " %s", log_folders[i]);
+    for (size_t i = 0; i < LOG_FOLDERS; i++)
+        aqi_append(folders, sizeof(folders), " %s", log_folders[i]);
     return aqi_fail(
         AQ_ESETTING, "base",
         "AQ_LOG=\"%.200s\": \"%.*s\" is not valid; give a level (off error warn info debug trace), "

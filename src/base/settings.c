@@ -301,14 +301,13 @@ static void settings_warn_unknown(const struct settings_search *search)
 /* List the words or numbers accepted from an alias. */
 static void settings_legal(const struct aqi_setting *row, char *buf, size_t len)
 {
-    size_t used = 0;
     const struct aqi_setting_word *word = row->alias_words;
     aqi_setting_range(row, buf, len);
     if (row->type != AQI_SET_CHOICE || word == NULL) return;
-    for (; word->alias != NULL && used < len; word++)
+    buf[0] = '\0';
+    for (; word->alias != NULL; word++)
         if (strcmp(word->alias, "*") != 0)
-            used +=
-                (size_t)snprintf(buf + used, len - used, "%s%s", used == 0 ? "" : " ", word->alias);
+            aqi_append(buf, len, "%s%s", buf[0] == '\0' ? "" : " ", word->alias);
 }
 
 static void settings_warn_row(const struct aqi_settings_table *table, size_t index)

@@ -140,7 +140,6 @@ static unsigned topology_count_first(unsigned threads, const char *file)
 /* " L1 48K L2 2048K L3 107520K" of the first core, without instruction caches. */
 static void topology_list_caches(char *text, size_t len)
 {
-    size_t used = 0;
     text[0] = '\0';
     for (unsigned i = 0; i < 8; i++) {
         char file[64], level[8], type[32], size[32];
@@ -151,8 +150,7 @@ static void topology_list_caches(char *text, size_t len)
             continue;
         snprintf(file, sizeof(file), "cache/index%u/size", i);
         if (!topology_read_cpu(0, file, size, sizeof(size))) continue;
-        int n = snprintf(text + used, len - used, " L%s %s", level, size);
-        used = aqi_min(used + (size_t)aqi_max((size_t)n, 0), len - 1);
+        aqi_append(text, len, " L%s %s", level, size);
     }
 }
 

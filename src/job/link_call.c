@@ -159,11 +159,11 @@ static void link_call_doom(struct aqi_link *link)
     struct link_call *call = link->call;
     char text[AQI_LINK_CANDIDATES * (LINK_CALL_WHY + AQI_SOCKADDR_TEXT)], at[AQI_SOCKADDR_TEXT];
     aq_status status = AQ_OK;
-    size_t len = 0;
-    for (unsigned i = 0; i < call->count && len < sizeof(text); i++) {
+    text[0] = '\0';
+    for (unsigned i = 0; i < call->count; i++) {
         const struct link_try *try = &call->tries[i];
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s", i != 0 ? "; " : "",
-                                aqi_sockaddr_text(&try->at, at), try->why);
+        aqi_append(text, sizeof(text), "%s%s: %s", i != 0 ? "; " : "",
+                   aqi_sockaddr_text(&try->at, at), try->why);
         /* The error of an address that answered is the most informative; a refusal, perhaps by
          * another host, is the least. */
         if (status == AQ_OK || status == AQ_EREFUSED || try->status == AQ_EPROTO ||

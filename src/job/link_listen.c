@@ -187,15 +187,14 @@ static bool link_listen_add(const struct aqi_links *links, const struct ifaddrs 
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         union aqi_sockaddr at;
         char one[AQI_SOCKADDR_TEXT];
-        size_t used = strlen(text);
         if (link_listen_worth(links, i) != worth) continue;
         memset(&at, 0, sizeof(at));
         memcpy(&at, i->ifa_addr,
                i->ifa_addr->sa_family == AF_INET6 ? sizeof(at.v6) : sizeof(at.v4));
         *aqi_sockaddr_port(&at) = htons(links->port);
         aqi_sockaddr_text(&at, one);
-        if (used + strlen(one) + 2 > len) break;
-        snprintf(text + used, len - used, "%s%s", used != 0 ? "," : "", one);
+        if (strlen(text) + strlen(one) + 2 > len) break;
+        aqi_append(text, len, "%s%s", text[0] != '\0' ? "," : "", one);
         added = true;
     }
     return added;

@@ -69,11 +69,8 @@ static const char *info_all_aliases(const struct aqi_setting *row)
 {
     char text[512] = "";
     if (aqi_setting_alias(row, 0) == NULL) return NULL;
-    for (unsigned i = 0; aqi_setting_alias(row, i) != NULL; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : ",",
-                 aqi_setting_alias(row, i));
-    }
+    for (unsigned i = 0; aqi_setting_alias(row, i) != NULL; i++)
+        aqi_append(text, sizeof(text), "%s%s", i == 0 ? "" : ",", aqi_setting_alias(row, i));
     return aqi_setting_keep(text);
 }
 
@@ -139,10 +136,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
     const struct aqi_transport *t = info_find_device(index, &probe);
     if (t == NULL) return AQ_ERANGE;
     for (size_t i = 0; i < AQI_COUNT_OF(cap_names); i++)
-        if (t->caps & cap_names[i].bit) {
-            size_t len = strlen(caps);
-            snprintf(caps + len, sizeof(caps) - len, ",%s", cap_names[i].name);
-        }
+        if (t->caps & cap_names[i].bit) aqi_append(caps, sizeof(caps), ",%s", cap_names[i].name);
     size_t medium = aqi_core_config.max_medium;
     if (probe.max_medium != 0) medium = aqi_min(medium, probe.max_medium);
     *info = (aq_transport_info){.name = t->name,

@@ -1,6 +1,7 @@
 /* Combines lines that are equal except for the rank or host. */
 #include "alike.h"
 #include "base/array.h"
+#include "base/fail.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,22 +58,19 @@ static size_t alike_run(const struct alike_who *who, size_t count, size_t i)
 /* List as "1-3,7" or "n2,n5". */
 static void alike_name(const struct alike_who *who, size_t count, char text[ALIKE_NAMES])
 {
-    size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0, end; i < count; i = end) {
         const char *comma = i != 0 ? "," : "";
         end = alike_run(who, count, i);
-        if (used > ALIKE_NAMES - 100) {
-            snprintf(text + used, ALIKE_NAMES - used, ",...");
+        if (strlen(text) > ALIKE_NAMES - 100) {
+            aqi_append(text, ALIKE_NAMES, ",...");
             return;
         }
         if (who[i].host != NULL)
-            used +=
-                (size_t)snprintf(text + used, ALIKE_NAMES - used, "%s%.60s", comma, who[i].host);
+            aqi_append(text, ALIKE_NAMES, "%s%.60s", comma, who[i].host);
         else
-            used += (size_t)snprintf(text + used, ALIKE_NAMES - used, "%s%u", comma, who[i].rank);
-        if (end > i + 1)
-            used += (size_t)snprintf(text + used, ALIKE_NAMES - used, "-%u", who[end - 1].rank);
+            aqi_append(text, ALIKE_NAMES, "%s%u", comma, who[i].rank);
+        if (end > i + 1) aqi_append(text, ALIKE_NAMES, "-%u", who[end - 1].rank);
     }
 }
 
@@ -117,9 +115,8 @@ static void alike_say_others(struct alike_text *of)
         snprintf(line, sizeof(line), "aq[%s] %.*s: the same as rank %u", names, folder, of->text,
                  first->rank);
     }
-    size_t used = strlen(line);
-    snprintf(line + used, sizeof(line) - used, ", from %zu other%s: \"%.*s%s\"", count,
-             count > 1 ? "s" : "", ALIKE_QUOTE, quoted, strlen(quoted) > ALIKE_QUOTE ? "..." : "");
+    aqi_append(line, sizeof(line), ", from %zu other%s: \"%.*s%s\"", count, count > 1 ? "s" : "",
+               ALIKE_QUOTE, quoted, strlen(quoted) > ALIKE_QUOTE ? "..." : "");
     alike.say(line);
 }
 

@@ -2,6 +2,7 @@
  * Distributing ranks over the cores that aqrun itself may use: rank r is bound to the hardware
  * threads of core r, modulo the number of cores.
  */
+#include "base/fail.h"
 #include "base/topology.h"
 #include "job.h"
 
@@ -64,12 +65,10 @@ unsigned bind_processors(void)
 const char *bind_text(uint32_t rank, char text[BIND_TEXT_BYTES])
 {
     const char *between = " on processors ";
-    size_t used = 0;
     text[0] = '\0';
-    for (unsigned i = 0; i < bind.count && used < BIND_TEXT_BYTES; i++) {
+    for (unsigned i = 0; i < bind.count; i++) {
         if (!bind_has(rank, &bind.threads[i])) continue;
-        used += (size_t)snprintf(text + used, BIND_TEXT_BYTES - used, "%s%u", between,
-                                 bind.threads[i].cpu);
+        aqi_append(text, BIND_TEXT_BYTES, "%s%u", between, bind.threads[i].cpu);
         between = ",";
     }
     return text;

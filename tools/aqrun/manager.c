@@ -132,11 +132,10 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
     if (row == NULL) row = manager_look(spawner, !inside, flavor);
     if (row != NULL) return row;
     char names[128] = "";
-    size_t used = 0;
     for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++)
         if (manager_rows[i].spawner == spawner)
-            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-                                     used > 0 ? " or " : "", manager_rows[i].program);
+            aqi_append(names, sizeof(names), "%s%s", names[0] != '\0' ? " or " : "",
+                       manager_rows[i].program);
     aqi_explain(why, HOSTS_WHY,
                 "no suitable %s was found in PATH: install one or load its module, or use "
                 "--spawner ssh, which needs none",

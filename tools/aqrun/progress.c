@@ -1,7 +1,8 @@
 /* Messages while many hosts start. */
 #include "progress.h"
 
-#include <stdarg.h>
+#include "base/fail.h"
+
 #include <stdio.h>
 
 #define PROGRESS_SECOND 1000000000ull
@@ -17,28 +18,18 @@ static uint64_t progress_due(const struct progress *progress)
     return from + progress_pauses[i] * PROGRESS_SECOND;
 }
 
-static AQI_PRINTF(3, 4) void progress_add(char *line, size_t *used, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(line + *used, PROGRESS_LINE - *used, fmt, args);
-    va_end(args);
-    *used = aqi_min(*used + (size_t)n, PROGRESS_LINE - 1);
-}
-
 /* List some names, and the number of the others. */
 static void progress_write(const struct progress_hosts *hosts, uint32_t missing, char *line)
 {
-    size_t used = 0;
     uint32_t named = 0;
-    progress_add(line, &used, "%u of %u hosts have answered; waiting for", hosts->count - missing,
-                 hosts->count);
+    snprintf(line, PROGRESS_LINE, "%u of %u hosts have answered; waiting for",
+             hosts->count - missing, hosts->count);
     for (uint32_t i = 0; i < hosts->count && named < PROGRESS_NAMES; i++) {
         if (hosts->answered(i)) continue;
-        progress_add(line, &used, "%s %.40s", named > 0 ? "," : "", hosts->name(i));
+        aqi_append(line, PROGRESS_LINE, "%s %.40s", named > 0 ? "," : "", hosts->name(i));
         named++;
     }
-    if (missing > named) progress_add(line, &used, " and %u more", missing - named);
+    if (missing > named) aqi_append(line, PROGRESS_LINE, " and %u more", missing - named);
 }
 
 bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,

@@ -1,6 +1,7 @@
 /* Sessions of ssh in the event loop: starting them, ticket, output, and end. */
 #include "session.h"
 
+#include "base/fail.h"
 #include "base/settings.h"
 #include "job/loop.h"
 #include "ssh.h"
@@ -366,9 +367,8 @@ static void session_not_started(struct session *session, const char *what, int e
     snprintf(why, sizeof(why), "host %s: cannot run %.200s: %s%s%s", session->name,
              session->argv[0], missing ? "" : what, missing ? "" : ": ", strerror(err));
     if (missing && err == ENOENT)
-        snprintf(why + strlen(why), sizeof(why) - strlen(why),
-                 "; install an ssh client, or set %s to another command",
-                 aqi_setting_variable("AQ_SSH_CMD"));
+        aqi_append(why, sizeof(why), "; install an ssh client, or set %s to another command",
+                   aqi_setting_variable("AQ_SSH_CMD"));
     session->pid = 0;
     session_finish(session, true, why);
 }

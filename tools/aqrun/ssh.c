@@ -30,10 +30,10 @@ static char *ssh_octal_line(const char *path)
     size_t room = sizeof(before) + sizeof(after) + 5 * strlen(path);
     char *line = malloc(room);
     if (line == NULL) return NULL;
-    size_t used = (size_t)snprintf(line, room, "%s", before);
+    snprintf(line, room, "%s", before);
     for (; *path != '\0'; path++)
-        used += (size_t)snprintf(line + used, room - used, "\\0%03o", (unsigned char)*path);
-    snprintf(line + used, room - used, "%s", after);
+        aqi_append(line, room, "\\0%03o", (unsigned char)*path);
+    aqi_append(line, room, "%s", after);
     return line;
 }
 
@@ -154,16 +154,15 @@ static bool ssh_begins_defaults(char *const *argv)
 
 void ssh_by_hand(char *const *argv, char *text, size_t room)
 {
-    size_t used = 0;
     text[0] = '\0';
     /* All but the last word, which is the remote command line. */
-    for (; argv[0] != NULL && argv[1] != NULL && used < room; argv++) {
+    for (; argv[0] != NULL && argv[1] != NULL; argv++) {
         if (ssh_begins_defaults(argv)) argv += AQI_COUNT_OF(ssh_defaults);
         bool plain = argv[0][0] != '\0' && argv[0][strspn(argv[0], SSH_PLAIN "=")] == '\0';
         const char *quote = plain ? "" : "'";
-        used += (size_t)snprintf(text + used, room - used, "%s%s%s ", quote, argv[0], quote);
+        aqi_append(text, room, "%s%s%s ", quote, argv[0], quote);
     }
-    if (used < room) snprintf(text + used, room - used, "true");
+    aqi_append(text, room, "true");
 }
 
 void ssh_addresses(const char *connection, const char *offer, char *text, size_t room)

@@ -3,6 +3,7 @@
  * after it has received the result of the last. If one fails, all later ones fail with the same
  * cause.
  */
+#include "base/fail.h"
 #include "job/hub/impl.h"
 
 #include <stdarg.h>
@@ -20,14 +21,14 @@ static void collective_list(const struct aqi_hub *hub, bool whole, char *text, s
     for (uint32_t i = 0; i < hub->params.ranks; i++)
         total += ranks[i].whole == whole;
     uint32_t shown = total <= LISTED ? total : LISTED;
-    size_t used = (size_t)snprintf(text, room, total == 1 ? "rank" : "ranks");
+    snprintf(text, room, total == 1 ? "rank" : "ranks");
     for (uint32_t i = 0; i < hub->params.ranks && seen < shown; i++) {
         if (ranks[i].whole != whole) continue;
         const char *before = seen == 0 ? " " : seen + 1 == total ? " and " : ", ";
-        used += (size_t)snprintf(text + used, room - used, "%s%u", before, i);
+        aqi_append(text, room, "%s%u", before, i);
         seen++;
     }
-    if (shown < total) snprintf(text + used, room - used, " and %u more", total - shown);
+    if (shown < total) aqi_append(text, room, " and %u more", total - shown);
 }
 
 /* The public call that makes this exchange: a rank that has started makes no other one. */
@@ -167,10 +168,9 @@ static bool collective_agrees(struct aqi_hub *hub, uint32_t rank, const struct h
 static void collective_describe(uint32_t call, uint64_t bytes, const char *name, size_t name_len,
                                 char *text, size_t room)
 {
-    int n = snprintf(text, room, "%s of %llu bytes", call == AQI_CALL_SHARE ? "share" : "allgather",
-                     (unsigned long long)bytes);
-    if (call == AQI_CALL_SHARE)
-        snprintf(text + n, room - (size_t)n, " as \"%.*s\"", (int)name_len, name);
+    snprintf(text, room, "%s of %llu bytes", call == AQI_CALL_SHARE ? "share" : "allgather",
+             (unsigned long long)bytes);
+    if (call == AQI_CALL_SHARE) aqi_append(text, room, " as \"%.*s\"", (int)name_len, name);
 }
 
 static void collective_mismatch(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,

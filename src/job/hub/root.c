@@ -347,15 +347,14 @@ static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
 {
     enum { LISTED = 8 };
     uint32_t absent = 0;
-    size_t used = 0;
+    text[0] = '\0';
     for (uint32_t i = 1; i < hub->params.agents; i++) {
         const struct hub_agent *agent = &hub->root->agents[i];
         if (agent->lost || agent->epoch != 0) continue;
         if (absent++ < LISTED)
-            used += (size_t)snprintf(text + used, room - used, "%s%.40s", used != 0 ? ", " : "",
-                                     hub_host(hub, i));
+            aqi_append(text, room, "%s%.40s", absent > 1 ? ", " : "", hub_host(hub, i));
     }
-    if (absent > LISTED) snprintf(text + used, room - used, " and %u more", absent - LISTED);
+    if (absent > LISTED) aqi_append(text, room, " and %u more", absent - LISTED);
     return absent != 0;
 }
 
