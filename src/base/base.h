@@ -84,6 +84,13 @@ static inline uint64_t aqi_hash(uint64_t hash, uint64_t word)
     return (hash ^ word) * 1099511628211u;
 }
 
+static inline uint64_t aqi_hash_text(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; text++)
+        hash = aqi_hash(hash, (unsigned char)*text);
+    return hash;
+}
+
 /*
  * Make each bit of a hash depend on all others. Without this, the low bits, which select a bucket,
  * depend on the low bits of the words only, and those of pointers and sizes are all the same.

@@ -1,4 +1,4 @@
-/* Tests base.h: hashes of pointers and other multiples of a power of two fill a table. */
+/* Tests base.h: hashes of multiples of a power of two, such as pointers, and of texts. */
 #include "base/base.h"
 
 #include "base/capture_test.h"
@@ -26,10 +26,22 @@ static void test_buckets_of_multiples(void **state)
     }
 }
 
+/* Any byte matters. */
+static void test_hashes_of_texts(void **state)
+{
+    (void)state;
+    const uint64_t hash = aqi_hash_text(AQI_HASH_SEED, "node1");
+    assert_true(hash == aqi_hash_text(aqi_hash_text(AQI_HASH_SEED, "no"), "de1"));
+    assert_true(hash != aqi_hash_text(AQI_HASH_SEED, "node2"));
+    assert_true(hash != aqi_hash_text(AQI_HASH_SEED, "mode1"));
+    assert_true(hash != aqi_hash_text(AQI_HASH_SEED, "node"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets_of_multiples),
+        cmocka_unit_test(test_hashes_of_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

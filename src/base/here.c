@@ -9,14 +9,11 @@
 uint64_t aqi_here_boot(void)
 {
     char id[64] = "";
-    uint64_t hash = AQI_HASH_SEED;
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file == NULL) return 0;
     bool known = fgets(id, sizeof(id), file) != NULL;
     (void)fclose(file);
-    for (const char *at = id; *at != '\0'; at++)
-        hash = aqi_hash(hash, (unsigned char)*at);
-    return known ? hash : 0;
+    return known ? aqi_hash_text(AQI_HASH_SEED, id) : 0;
 }
 
 uint64_t aqi_here_network(void)

@@ -199,8 +199,7 @@ uint64_t aqi_counters_form(void)
     uint64_t form = aqi_hash(AQI_HASH_SEED, AQI_COUNTERS_BYTES);
     form = aqi_hash(form, offsetof(struct aqi_counters, doing));
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++)
-        for (const char *c = aqi_counter_rows[i].name; *c != '\0'; c++)
-            form = aqi_hash(form, (unsigned char)*c);
+        form = aqi_hash_text(form, aqi_counter_rows[i].name);
     return form;
 }
 

@@ -27,11 +27,9 @@ struct same_list {
 static struct same_value same_value_of(const struct aqi_settings_table *table, size_t row)
 {
     char text[512];
-    struct same_value value = {.hash = AQI_HASH_SEED};
     aqi_setting_format(table, row, text, sizeof(text));
+    struct same_value value = {.hash = aqi_hash_text(AQI_HASH_SEED, text)};
     snprintf(value.text, sizeof(value.text), "%.23s", text);
-    for (const char *c = text; *c != '\0'; c++)
-        value.hash = aqi_hash(value.hash, (unsigned char)*c);
     return value;
 }
 
@@ -143,8 +141,7 @@ static uint32_t same_rows(const struct same_list *list)
 {
     uint64_t hash = AQI_HASH_SEED;
     for (size_t i = 0; i < list->count; i++)
-        for (const char *c = list->rows[i]->name; *c != '\0'; c++)
-            hash = aqi_hash(hash, (unsigned char)*c);
+        hash = aqi_hash_text(hash, list->rows[i]->name);
     return (uint32_t)(hash ^ hash >> 32);
 }
 

@@ -177,10 +177,7 @@ static void files_close(size_t at)
 /* The descriptor of a file, which is opened if necessary; -1 with errno on failure. */
 static int files_reach(char *name, uint32_t rank)
 {
-    size_t hash = AQI_HASH_SEED;
-    for (const char *c = name; *c != '\0'; c++)
-        hash = aqi_hash(hash, (unsigned char)*c);
-    size_t at = hash % FILES_OPEN;
+    size_t at = aqi_hash_text(AQI_HASH_SEED, name) % FILES_OPEN;
     if (files_open_ones[at].name != NULL && strcmp(files_open_ones[at].name, name) == 0)
         return files_open_ones[at].fd;
     int fd = files_open_one(name, 0);

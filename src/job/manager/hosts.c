@@ -118,20 +118,12 @@ aq_status manager_set_hosts(struct aqi_manager *manager, const uint64_t *node_of
     return AQ_OK;
 }
 
-uint64_t manager_hash(const char *name)
-{
-    uint64_t hash = AQI_HASH_SEED;
-    for (; *name != '\0'; name++)
-        hash = aqi_hash(hash, (uint64_t)(unsigned char)*name);
-    return hash;
-}
-
 /* A number that identifies this host, from its name and boot ID. */
 static uint64_t hosts_mine(void)
 {
     struct utsname names = {.nodename = ""};
     (void)uname(&names);
-    return aqi_hash(manager_hash(names.nodename), aqi_here_boot());
+    return aqi_hash(aqi_hash_text(AQI_HASH_SEED, names.nodename), aqi_here_boot());
 }
 
 static aq_status hosts_ask(struct aqi_manager *manager, uint64_t *node_of)

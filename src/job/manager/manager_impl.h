@@ -15,9 +15,6 @@
  */
 bool manager_mapping(const char *text, uint32_t size, uint64_t *node_of);
 
-/* A hash of the name of a node. */
-uint64_t manager_hash(const char *name);
-
 /* Fill in the hosts of `info`: two ranks are on one host if `node_of` is the same for both. */
 aq_status manager_set_hosts(struct aqi_manager *manager, const uint64_t *node_of);
 

@@ -307,7 +307,7 @@ static bool pmix_node_of(const struct pmix_manager *pmix, uint32_t rank, uint64_
         pmix_known(pmix, rank, PMIX_ABI_KEY_HOSTNAME, PMIX_ABI_TYPE_STRING);
     if (value == NULL) return false;
     bool named = value->data.string != NULL;
-    if (named) *node = manager_hash(value->data.string);
+    if (named) *node = aqi_hash_text(AQI_HASH_SEED, value->data.string);
     free(value->data.string);
     free(value);
     return named;
