@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,11 +43,9 @@ struct session {
     uint8_t *ticket;
     size_t ticket_len, ticket_sent;
     enum session_state state;
-    bool released; /* standard input is closed after the ticket */
     uint64_t deadline_ns;
     bool late; /* it was killed at its deadline */
     pid_t pid;
-    struct aqi_source life; /* pidfd, if the kernel supports that */
     struct aqi_source input;
     struct session_stream streams[2];
     unsigned lines;
@@ -84,7 +81,6 @@ static void session_drop_ticket(struct session *session)
 
 static void session_free(struct session *session)
 {
-    aqi_source_close(&session->life);
     aqi_source_close(&session->input);
     for (int i = 0; i < 2; i++)
         aqi_source_close(&session->streams[i].source);
@@ -112,7 +108,7 @@ bool session_start(struct sessions *sessions, const struct session_wish *wish)
     session->argv = wish->argv;
     session->ticket = wish->ticket;
     session->ticket_len = wish->ticket_len;
-    session->life.fd = session->input.fd = -1;
+    session->input.fd = -1;
     for (int i = 0; i < 2; i++) {
         session->streams[i].source.fd = -1;
         session->streams[i].session = session;
@@ -198,7 +194,6 @@ static void session_writable(struct aqi_source *source)
     if (written > 0 && session->ticket_sent < session->ticket_len) return;
     aqi_source_watch(source, 0);
     session_drop_ticket(session);
-    if (session->released) aqi_source_close(source);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -273,16 +268,6 @@ static void session_over(struct session *session, int status)
              quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
              hand[0] != '\0' ? "; try it by hand: " : "", hand);
     session_finish(session, session->late || status != 0, why);
-}
-
-static void session_died(struct aqi_source *source)
-{
-    struct session *session = AQI_SOURCE_OF(source, struct session, life);
-    int status = 0;
-    pid_t pid = waitpid(session->pid, &status, WNOHANG);
-    if (pid == session->pid) session_over(session, status);
-    /* already reaped: sessions_reaped will be called */
-    if (pid < 0) aqi_source_watch(source, 0);
 }
 
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
@@ -395,10 +380,6 @@ static void session_begin(struct session *session, uint64_t now)
         aqi_source_watch(&session->streams[i].source, EPOLLIN);
     }
     if (session->ticket_len > 0) aqi_source_watch(&session->input, EPOLLOUT);
-    int life = (int)syscall(SYS_pidfd_open, session->pid, 0);
-    if (life < 0) return; /* its end is only reported by sessions_reaped */
-    aqi_source_open(&session->life, life, session_died);
-    aqi_source_watch(&session->life, EPOLLIN);
 }
 
 uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
@@ -434,14 +415,6 @@ void session_answered(struct sessions *sessions, uint32_t host)
     if (session == NULL || session->state != SESSION_STARTED) return;
     session->state = SESSION_ANSWERED;
     sessions->unanswered--;
-}
-
-void session_release(struct sessions *sessions, uint32_t host)
-{
-    struct session *session = session_find(sessions, host);
-    if (session == NULL) return;
-    session->released = true;
-    if (session->input.watched == 0) aqi_source_close(&session->input);
 }
 
 uint32_t sessions_count(const struct sessions *sessions)

@@ -61,15 +61,14 @@ struct session_wish {
 bool session_start(struct sessions *sessions, const struct session_wish *wish);
 /* The agent of this host has attached: its timeout is canceled, and the next session may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
-/* Make the agent end, by closing its standard input after the ticket. */
-void session_release(struct sessions *sessions, uint32_t host);
 
 /*
  * Start queued sessions if possible, and kill those that have timed out. Returns the time of the
  * next call, UINT64_MAX for never.
  */
 uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
-/* To be called for each reaped child of this process. Returns false if it is not a session. */
+/* To be called for each reaped child of this process; the owner of the loop reaps. Returns false if
+ * it is not a session. */
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
 
 /* Whether this is the process of a session. */

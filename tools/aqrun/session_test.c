@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -46,7 +47,29 @@ static void hear_end(uint32_t host, enum session_end how, const char *why)
     snprintf(heard.why[host], SESSION_TEXT, "%s", why);
 }
 
-static const struct session_hooks hooks = {.line = hear_line, .ended = hear_end};
+static sigset_t children;
+static struct aqi_source child_signals;
+static struct sessions *current;
+
+static void child_restores_signals(void)
+{
+    sigprocmask(SIG_UNBLOCK, &children, NULL);
+}
+
+static const struct session_hooks hooks = {
+    .line = hear_line, .ended = hear_end, .child = child_restores_signals};
+
+/* As aqrun does for all its children. */
+static void reap(struct aqi_source *source)
+{
+    struct signalfd_siginfo info;
+    int status;
+    pid_t pid;
+    while (read(source->fd, &info, sizeof(info)) > 0)
+        continue;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        assert_true(sessions_reaped(current, pid, status));
+}
 
 static void write_file(const char *path, const char *text)
 {
@@ -86,11 +109,19 @@ static int make_folder(void **state)
     snprintf(agent_path, sizeof(agent_path), "%s/a qrun", top);
     snprintf(ticket_path, sizeof(ticket_path), "%s/ticket", top);
     write_file(ssh_path, ssh_script);
-    snprintf(text, sizeof(text), "#!/bin/sh\necho agent is here >&2\ncat >%s.$$\nmv %s.$$ %s\n",
+    /* It ends after TICKET bytes, or if that is not set, with its input. */
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\necho agent is here >&2\n"
+             "${TICKET:+head -c} ${TICKET:-cat} >%s.$$\nmv %s.$$ %s\n",
              ticket_path, ticket_path, ticket_path);
     write_file(agent_path, text);
     signal(SIGPIPE, SIG_IGN);
-    return aqi_loop_open(NULL, &epoll) != AQ_OK;
+    if (aqi_loop_open(NULL, &epoll) != AQ_OK) return 1;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &children, NULL);
+    aqi_source_open(&child_signals, signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK), reap);
+    return aqi_source_try_watch(&child_signals, EPOLLIN);
 }
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
@@ -104,6 +135,7 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 static int remove_folder(void **state)
 {
     (void)state;
+    aqi_source_close(&child_signals);
     aqi_loop_close();
     return nftw(top, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
@@ -128,11 +160,24 @@ static void start(struct sessions *sessions, uint32_t host, const char *name, si
     start_with(sessions, ssh_path, host, name, ticket_len);
 }
 
+/* Likewise, with an agent that ends after its ticket. */
+static void start_short(struct sessions *sessions, uint32_t host, const char *name,
+                        size_t ticket_len)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%zu", ticket_len);
+    setenv("TICKET", text, 1);
+    start(sessions, host, name, ticket_len);
+    sessions_tick(sessions, aqi_now_ns());
+    unsetenv("TICKET");
+}
+
 static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
 {
     memset(&heard, 0, sizeof(heard));
     struct sessions *sessions = sessions_open(&hooks, fanout, timeout_ns);
     assert_non_null(sessions);
+    current = sessions;
     return sessions;
 }
 
@@ -141,16 +186,6 @@ static void run_until(struct sessions *sessions, uint32_t ended)
 {
     uint64_t limit = aqi_now_ns() + PATIENCE;
     while (heard.count_ended < ended) {
-        assert_true(aqi_now_ns() < limit);
-        uint64_t next = sessions_tick(sessions, aqi_now_ns());
-        aqi_loop_once(aqi_min(next, limit));
-    }
-}
-
-static void run_until_line(struct sessions *sessions, const char *text)
-{
-    uint64_t limit = aqi_now_ns() + PATIENCE;
-    while (strstr(heard.lines, text) == NULL) {
         assert_true(aqi_now_ns() < limit);
         uint64_t next = sessions_tick(sessions, aqi_now_ns());
         aqi_loop_once(aqi_min(next, limit));
@@ -173,18 +208,17 @@ static void expect_ticket(size_t len)
     close(fd);
 }
 
-/* The ticket arrives complete, and the end of its input makes the agent end. */
+/* The ticket arrives complete. */
 static void ticket(void **state)
 {
     (void)state;
     static const size_t sizes[] = {0, 100, 1000000};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         struct sessions *sessions = open_sessions(4, PATIENCE);
-        start(sessions, 3, "n3", sizes[i]);
-        run_until_line(sessions, "3/2: agent is here\n");
+        start_short(sessions, 3, "n3", sizes[i]);
         session_answered(sessions, 3);
-        session_release(sessions, 3);
         run_until(sessions, 1);
+        assert_non_null(strstr(heard.lines, "3/2: agent is here\n"));
         assert_int_equal(heard.how[3], SESSION_SERVED);
         assert_string_equal(heard.why[3], "host n3: the session ended with code 0");
         assert_int_equal(sessions_count(sessions), 0);
@@ -242,10 +276,9 @@ static void login_text(void **state)
 {
     (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
-    start(sessions, 1, "motd", 1000);
-    run_until_line(sessions, "1/2: agent is here\n");
-    session_release(sessions, 1);
+    start_short(sessions, 1, "motd", 1000);
     run_until(sessions, 1);
+    assert_non_null(strstr(heard.lines, "1/2: agent is here\n"));
     assert_int_equal(heard.how[1], SESSION_WITHDREW);
     assert_non_null(strstr(heard.lines, "1/1: Welcome?[1m\n"));
     assert_non_null(strstr(heard.lines, "1/1: no end of line\n"));
@@ -319,8 +352,8 @@ static void fan_out(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-/* Another part of the program may reap all children. */
-static void reaped_elsewhere(void **state)
+/* Until its process has been reaped, a session has not ended. */
+static void ends_when_reaped(void **state)
 {
     (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
@@ -343,7 +376,7 @@ int main(void)
         cmocka_unit_test(ticket),         cmocka_unit_test(failures),
         cmocka_unit_test(no_ssh),         cmocka_unit_test(login_text),
         cmocka_unit_test(talks_for_ever), cmocka_unit_test(holds_output),
-        cmocka_unit_test(fan_out),        cmocka_unit_test(reaped_elsewhere),
+        cmocka_unit_test(fan_out),        cmocka_unit_test(ends_when_reaped),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
