@@ -272,12 +272,6 @@ void flow_entry(struct aqi_hub *hub, const struct hub_note *note)
     flow_take_entry(hub, parcel);
 }
 
-void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why)
-{
-    const struct hub_note note = {.type = HUB_LOST, .rank = agent, .data = why, .len = strlen(why)};
-    flow_entry(hub, &note);
-}
-
 static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct hub_frame *frame)
 {
     struct hub_flow *flow = &hub->flow;

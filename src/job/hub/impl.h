@@ -219,8 +219,6 @@ void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
 /* Time limit for agents whose parent has been declared dead, perhaps after the root had waited for
  * it. */
 uint64_t flow_orphans_ns(const struct aqi_hub *hub);
-/* Root: remove the agent from the job, along with all that it has not reported yet. */
-void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
 /* Root: acknowledge facts, `now` or once enough have arrived since the last time. */
 void flow_got(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);

@@ -120,7 +120,8 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
         if (i == 0 || below->at != lost || below->lost || below->until_ns != 0) continue;
         root_orphan(hub, below, flow_orphans_ns(hub));
     }
-    flow_give_up(hub, lost, why);
+    const struct hub_note note = {.type = HUB_LOST, .rank = lost, .data = why, .len = strlen(why)};
+    flow_entry(hub, &note);
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
         const struct hub_rank *rank = &root->ranks[i];
         bool ended = !rank->running && rank->state != AQI_RANK_WAITING;
