@@ -3,7 +3,6 @@
 #include "job/settings.h"
 #include "manager_impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /*
@@ -43,34 +42,32 @@ static const struct {
      "is available)"},
 };
 
-bool aqi_manager_mistake(char *text, size_t room)
+/* No manager can be reached: fail if one has started this process as one of several. */
+static aq_status choose_none(void)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(choose_marks); i++) {
         uint32_t size, rank;
         if (!manager_environment(choose_marks[i].size, UINT32_MAX, &size) ||
             !manager_environment(choose_marks[i].rank, UINT32_MAX, &rank) || size < 2)
             continue;
-        snprintf(text, room,
-                 "%s started this process as number %u of %u (%s), but each of these processes "
-                 "would run alone: %s. To run each of them alone on purpose, set AQ_BOOT=single",
-                 choose_marks[i].manager, rank, size, choose_marks[i].size, choose_marks[i].advice);
-        return true;
+        return aqi_fail(
+            AQ_ESTATE, "job",
+            "%s started this process as number %u of %u (%s), but each of these processes would "
+            "run alone: %s. To run each of them alone on purpose, set AQ_BOOT=single",
+            choose_marks[i].manager, rank, size, choose_marks[i].size, choose_marks[i].advice);
     }
-    return false;
+    return AQ_OK;
 }
 
 aq_status aqi_manager_choose(const struct aqi_manager_kind **kind)
 {
-    char text[1024];
     uint64_t boot = aqi_job_config.boot;
     *kind = boot < AQI_COUNT_OF(choose_asked) ? choose_asked[boot] : NULL;
     /* aqrun itself may have been started by a manager. */
     if (boot != AQI_BOOT_AS_AUTO || aqi_job_config.boot_fd != 0) return AQ_OK;
     for (size_t i = 0; i < AQI_COUNT_OF(choose_kinds) && *kind == NULL; i++)
         if (choose_kinds[i]->launched()) *kind = choose_kinds[i];
-    if (*kind == NULL && aqi_manager_mistake(text, sizeof(text)))
-        return aqi_fail(AQ_ESTATE, "job", "%s", text);
-    return AQ_OK;
+    return *kind == NULL ? choose_none() : AQ_OK;
 }
 
 aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manager **manager)

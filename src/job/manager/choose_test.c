@@ -90,17 +90,6 @@ static void who_started_us(void **state)
     }
 }
 
-static void a_mistake_fits(void **state)
-{
-    char text[20];
-    (void)state;
-    use(&(struct environment){.set = {SLURM("3")}});
-    memset(text, 'x', sizeof(text));
-    assert_true(aqi_manager_mistake(text, 10));
-    assert_string_equal(text, "srun star");
-    assert_int_equal(text[10], 'x');
-}
-
 /* Each kind reports that it did not start us, or what is missing. */
 static void managers_that_are_not_there(void **state)
 {
@@ -140,7 +129,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_started_us),
-        cmocka_unit_test(a_mistake_fits),
         cmocka_unit_test(managers_that_are_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,16 +129,10 @@ struct aqi_manager {
  * Determine the manager that started this process, by the setting AQ_BOOT and the environment.
  * `*kind` is NULL if none did: the process belongs to aqrun or is a job of one.
  *
- * @return AQ_ESTATE  A manager did, but it cannot be reached (aqi_manager_mistake).
+ * @return AQ_ESTATE  A manager started it as one of several, but cannot be reached, so each would
+ *                    run as a job of one: the message says which, what is missing and what to do.
  */
 aq_status aqi_manager_choose(const struct aqi_manager_kind **kind);
-
-/*
- * Whether this process is one of several started by a manager that cannot be reached, so that each
- * would run as a job of one. If so, writes which manager it was, what is missing and what to do (at
- * most `room` bytes with NUL) and returns true. Checks only the environment.
- */
-bool aqi_manager_mistake(char *text, size_t room);
 
 /* Join through the manager `kind`; see its open. */
 aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manager **manager);
