@@ -145,13 +145,7 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-struct manager_words {
-    char **argv;
-    size_t used, room;
-    bool failed;
-};
-
-static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *fmt, ...)
+void manager_add(struct manager_words *to, const char *fmt, ...)
 {
     va_list args;
     if (!aqi_array_reserve(&to->argv, &to->room, to->used + 2, sizeof(*to->argv))) {
@@ -167,8 +161,7 @@ static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *f
     to->argv[to->used] = NULL;
 }
 
-/* Add a text after a prefix, and free it; NULL: out of memory. */
-static void manager_add_text(struct manager_words *to, const char *prefix, char *text)
+void manager_add_text(struct manager_words *to, const char *prefix, char *text)
 {
     manager_add(to, "%s%s", prefix, text != NULL ? text : "");
     to->failed = to->failed || text == NULL;
@@ -268,7 +261,7 @@ static void manager_mpi(struct manager_words *to, const struct manager_wish *wis
     if (wish->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
 }
 
-static void manager_forget(struct manager_words *words)
+void manager_forget(struct manager_words *words)
 {
     for (size_t i = 0; i < words->used; i++)
         free(words->argv[i]);

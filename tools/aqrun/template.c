@@ -10,8 +10,7 @@ struct template
 {
     const struct manager_wish *wish;
     const char *variable; /* name of the variable, for messages */
-    char **argv, **made;  /* `made`: the words that were allocated */
-    size_t used, made_count;
+    struct manager_words words;
     bool has_program;
 };
 
@@ -21,12 +20,12 @@ static bool template_list(struct template *to, const char *word)
     char *const *command = to->wish->command;
     if (strcmp(word, "%C") == 0 || strcmp(word, "%A") == 0) {
         for (command += word[1] == 'A'; *command != NULL; command++)
-            to->argv[to->used++] = *command;
+            manager_add(&to->words, "%s", *command);
         to->has_program = to->has_program || word[1] == 'C';
         return true;
     }
     if (strcmp(word, "%V") != 0) return false;
-    if (to->wish->verbose) to->argv[to->used++] = (char *)(uintptr_t) "-v";
+    if (to->wish->verbose) manager_add(&to->words, "-v");
     return true;
 }
 
@@ -69,17 +68,9 @@ static bool template_expand(struct template *to, char *const *words, char *why, 
         if (template_list(to, *words)) continue;
         char *word = template_word(to, *words, why, room);
         if (word == NULL) return false;
-        to->argv[to->used++] = to->made[to->made_count++] = word;
+        manager_add_text(&to->words, "", word);
     }
     return true;
-}
-
-static void template_free(struct template *to)
-{
-    for (size_t i = 0; i < to->made_count; i++)
-        free(to->made[i]);
-    free(to->argv);
-    to->argv = NULL;
 }
 
 char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
@@ -87,24 +78,16 @@ char **manager_template(const struct manager_wish *wish, const char *variable, c
 {
     struct template to = {.wish = wish, .variable = variable};
     char **words = ssh_words(text);
-    size_t count = 0, length = 0;
     snprintf(why, HOSTS_WHY, "%s=\"%.200s\": out of memory", variable, text);
     if (words == NULL) return NULL;
-    while (words[count] != NULL)
-        count++;
-    while (wish->command[length] != NULL)
-        length++;
-    to.argv = calloc(count * (length + 1) + 1, sizeof(*to.argv));
-    to.made = calloc(count + 1, sizeof(*to.made));
-    bool expanded =
-        to.argv != NULL && to.made != NULL && template_expand(&to, words, why, HOSTS_WHY);
+    bool expanded = template_expand(&to, words, why, HOSTS_WHY) && !to.words.failed;
+    free(words);
     if (expanded && !to.has_program)
         snprintf(why, HOSTS_WHY,
                  "%s=\"%.200s\" does not contain the program: add %%C, which stands for the "
                  "program with its arguments",
                  variable, text);
-    if (!expanded || !to.has_program) template_free(&to);
-    free(to.made);
-    free(words);
-    return to.argv;
+    if (expanded && to.has_program) return to.words.argv;
+    manager_forget(&to.words);
+    return NULL;
 }
