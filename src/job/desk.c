@@ -333,7 +333,7 @@ static bool desk_place_take(struct desk_seat *seat)
 
 static void desk_place_ready(struct aqi_source *source)
 {
-    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, place);
+    struct desk_seat *seat = AQI_OF(source, struct desk_seat, place);
     aqi_hub_now(desk.hub, aqi_now_ns());
     for (int i = 0; i < DESK_TURN && desk_place_take(seat); i++)
         continue;
@@ -405,7 +405,7 @@ static void desk_claim_other(struct desk_caller *caller, unsigned version)
 
 static void desk_caller_ready(struct aqi_source *source)
 {
-    struct desk_caller *caller = AQI_SOURCE_OF(source, struct desk_caller, source);
+    struct desk_caller *caller = AQI_OF(source, struct desk_caller, source);
     struct aqi_control message;
     uint8_t buf[AQI_CONTROL_MAX];
     size_t len = sizeof(buf);
@@ -515,7 +515,7 @@ static bool desk_control_take(struct desk_seat *seat)
 
 static void desk_control_ready(struct aqi_source *source)
 {
-    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, control);
+    struct desk_seat *seat = AQI_OF(source, struct desk_seat, control);
     aqi_hub_now(desk.hub, aqi_now_ns());
     if ((source->events & EPOLLOUT) != 0) desk_seat_flush(seat);
     for (int i = 0; i < DESK_TURN && source->fd >= 0 && desk_control_take(seat); i++)
@@ -524,7 +524,7 @@ static void desk_control_ready(struct aqi_source *source)
 
 static void desk_life_ready(struct aqi_source *source)
 {
-    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, life);
+    struct desk_seat *seat = AQI_OF(source, struct desk_seat, life);
     aqi_hub_now(desk.hub, aqi_now_ns());
     aqi_source_close(source);
     aqi_desk_drain(desk_rank(seat));

@@ -391,7 +391,7 @@ static bool link_receive(struct aqi_link *link, int error)
 
 static void link_ready(struct aqi_source *source)
 {
-    struct aqi_link *link = AQI_SOURCE_OF(source, struct aqi_link, source);
+    struct aqi_link *link = AQI_OF(source, struct aqi_link, source);
     uint32_t events = source->events;
     if ((events & EPOLLOUT) != 0 && link->first != NULL) link_flush(link);
     if (link->state != LINK_DOOMED && (events & ~(uint32_t)EPOLLOUT) != 0)

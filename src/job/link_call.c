@@ -103,7 +103,7 @@ static void link_call_connected(struct link_try *try)
 
 static void link_call_ready(struct aqi_source *source)
 {
-    struct link_try *try = AQI_SOURCE_OF(source, struct link_try, source);
+    struct link_try *try = AQI_OF(source, struct link_try, source);
     struct aqi_link *link = try->link;
     int error = 0;
     socklen_t len = sizeof(error);

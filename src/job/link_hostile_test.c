@@ -34,7 +34,7 @@ static void between_cut(void)
 
 static void between_pass(struct aqi_source *source)
 {
-    struct way *way = AQI_SOURCE_OF(source, struct way, source);
+    struct way *way = AQI_OF(source, struct way, source);
     uint8_t bytes[4096];
     size_t most = sizeof(bytes);
     if (way->passed < way->slow_at)

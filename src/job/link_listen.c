@@ -71,7 +71,7 @@ static void link_listen_pause(struct aqi_links *links)
 
 static void link_listen_ready(struct aqi_source *source)
 {
-    struct aqi_links *links = AQI_SOURCE_OF(source, struct aqi_links, listener);
+    struct aqi_links *links = AQI_OF(source, struct aqi_links, listener);
     for (unsigned i = 0; i < LINK_LISTEN_ACCEPTS; i++) {
         union aqi_sockaddr from;
         socklen_t len = sizeof(from);

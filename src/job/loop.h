@@ -3,21 +3,18 @@
 #ifndef AQI_LOOP_H
 #define AQI_LOOP_H
 
-#include "base/base.h"
+#include "base/list.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
 
-/* Part of the owner's struct, which `ready` finds with AQI_SOURCE_OF. */
+/* Part of the owner's struct, which `ready` finds with AQI_OF (list.h). */
 struct aqi_source {
     int fd;                   /* -1: closed */
     uint32_t watched, events; /* epoll events: to wait for, and last reported */
     void (*ready)(struct aqi_source *source);
     struct aqi_source *resting; /* the next source paused by aqi_source_accept */
 };
-
-#define AQI_SOURCE_OF(pointer, type, member)                                                       \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /*
  * Create the epoll set. aqrun creates it early, so that its descriptor is low; in a rank the

@@ -65,7 +65,7 @@ static void drop(int i)
 
 static void drop_all(struct aqi_source *source)
 {
-    struct thing *thing = AQI_SOURCE_OF(source, struct thing, source);
+    struct thing *thing = AQI_OF(source, struct thing, source);
     assert_true(things[thing->value] == thing);
     assert_int_equal(source->events, EPOLLIN);
     calls++;

@@ -144,7 +144,7 @@ static bool records_may_read(const struct record *record)
 
 static void records_ready(struct aqi_source *source)
 {
-    struct record *record = AQI_SOURCE_OF(source, struct record, source);
+    struct record *record = AQI_OF(source, struct record, source);
     aqi_hub_now(records.params.hub, aqi_now_ns());
     if (records_may_read(record))
         (void)records_read(record);

@@ -187,7 +187,7 @@ static void top_flush(struct top_watcher *watcher)
 
 static void top_watcher_ready(struct aqi_source *source)
 {
-    struct top_watcher *watcher = AQI_SOURCE_OF(source, struct top_watcher, source);
+    struct top_watcher *watcher = AQI_OF(source, struct top_watcher, source);
     struct aqi_top_ask ask;
     top_flush(watcher);
     ssize_t got = recv(source->fd, &ask, sizeof(ask), MSG_DONTWAIT);

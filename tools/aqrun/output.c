@@ -136,7 +136,7 @@ void output_tick(struct output *output)
 
 static void output_ready(struct aqi_source *source)
 {
-    output_tick(AQI_SOURCE_OF(source, struct output, source));
+    output_tick(AQI_OF(source, struct output, source));
 }
 
 static void bytes_to_front(struct bytes *bytes)

@@ -104,7 +104,7 @@ static bool relay_read(struct relay *relay)
 
 static void relay_ready(struct aqi_source *source)
 {
-    struct relay *relay = AQI_SOURCE_OF(source, struct relay, source);
+    struct relay *relay = AQI_OF(source, struct relay, source);
     relay_read(relay);
     if (relay->source.fd >= 0 && relay->to != NULL && relay->to->full) relay_pause(relay);
 }

@@ -178,14 +178,14 @@ static bool session_read(struct session_stream *stream)
 
 static void session_readable(struct aqi_source *source)
 {
-    session_read(AQI_SOURCE_OF(source, struct session_stream, source));
+    session_read(AQI_OF(source, struct session_stream, source));
 }
 
 /* --- the ticket ------------------------------------------------------------------------------- */
 
 static void session_writable(struct aqi_source *source)
 {
-    struct session *session = AQI_SOURCE_OF(source, struct session, input);
+    struct session *session = AQI_OF(source, struct session, input);
     ssize_t written = write(source->fd, session->ticket + session->ticket_sent,
                             session->ticket_len - session->ticket_sent);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
