@@ -120,5 +120,7 @@ function(aq_unit_tests)
     aq_many_programs(unit_${folder} ${programs_${folder}})
     target_include_directories(unit_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(unit_${folder} PRIVATE aqueduct_internal cmocka)
+    # Few tests use the `state` that cmocka passes to each.
+    target_compile_options(unit_${folder} PRIVATE -Wno-unused-parameter)
   endforeach()
 endfunction()

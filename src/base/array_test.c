@@ -8,7 +8,6 @@ static void growing_keeps_the_elements(void **state)
 {
     uint32_t *numbers = NULL;
     size_t room = 0;
-    (void)state;
     for (uint32_t i = 0; i < 1000; i++) {
         assert_true(aqi_array_reserve(&numbers, &room, i + 1, sizeof(*numbers)));
         numbers[i] = i;
@@ -23,7 +22,6 @@ static void room_at_least_doubles(void **state)
 {
     char *bytes = NULL;
     size_t room = 0;
-    (void)state;
     assert_true(aqi_array_reserve(&bytes, &room, 1, 1));
     assert_int_equal(room, 8);
     assert_true(aqi_array_reserve(&bytes, &room, 8, 1));
@@ -40,7 +38,6 @@ static void without_memory_nothing_changes(void **state)
 {
     uint64_t *numbers = NULL;
     size_t room = 0;
-    (void)state;
     assert_true(aqi_array_reserve(&numbers, &room, 2, sizeof(*numbers)));
     uint64_t *before = numbers;
     numbers[1] = 7;

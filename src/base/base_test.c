@@ -7,7 +7,6 @@ static void test_buckets_of_multiples(void **state)
 {
     enum { COUNT = 256 };
     static const uint64_t strides[] = {1, 16, 48, 160, 256, 4096, 65536, 2 << 20};
-    (void)state;
     for (size_t s = 0; s < AQI_COUNT_OF(strides); s++) {
         bool one[COUNT] = {false}, two[COUNT] = {false};
         unsigned by_one = 0, by_two = 0;
@@ -29,7 +28,6 @@ static void test_buckets_of_multiples(void **state)
 /* Any byte matters. */
 static void test_hashes_of_texts(void **state)
 {
-    (void)state;
     const uint64_t hash = aqi_hash_text(AQI_HASH_SEED, "node1");
     assert_true(hash == aqi_hash_text(aqi_hash_text(AQI_HASH_SEED, "no"), "de1"));
     assert_true(hash != aqi_hash_text(AQI_HASH_SEED, "node2"));

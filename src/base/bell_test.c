@@ -47,7 +47,6 @@ static bool is_readable(void)
 
 static void rings_are_taken_once(void **state)
 {
-    (void)state;
     open_bell();
     assert_false(aqi_bell_is_rung(&bell));
     const uint32_t bits[] = {0, 63, 64, 299, AQI_BELL_BITS - 1};
@@ -69,7 +68,6 @@ static void rings_are_taken_once(void **state)
 
 static void only_a_sleeper_is_woken(void **state)
 {
-    (void)state;
     open_bell();
     ring(1);
     assert_false(is_readable());
@@ -91,7 +89,6 @@ static void only_a_sleeper_is_woken(void **state)
 
 static void an_owner_that_has_ended_is_noticed(void **state)
 {
-    (void)state;
     struct aqi_bell ringer;
     open_bell();
     assert_int_equal(aqi_bell_open(&ringer), AQ_OK);
@@ -115,7 +112,6 @@ static void an_owner_that_has_ended_is_noticed(void **state)
 
 static void other_memory_is_no_bell(void **state)
 {
-    (void)state;
     struct aqi_bell_memory *memory;
     int fd;
     capture_start(&capture);
@@ -159,7 +155,6 @@ static void no_ring_is_lost(void **state)
 {
     pthread_t threads[RINGERS];
     void *result;
-    (void)state;
     open_bell();
     for (uintptr_t i = 0; i < RINGERS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, ring_often, (void *)i), 0);

@@ -49,7 +49,6 @@ static bool found(char *out, size_t room)
 
 static void it_is_read_by_others(void **state)
 {
-    (void)state;
     char text[8192];
     printed(text, sizeof(text));
     assert_string_equal(text, "");
@@ -67,7 +66,6 @@ static void it_is_read_by_others(void **state)
 
 static void what_does_not_fit_is_cut_off(void **state)
 {
-    (void)state;
     static char text[1 << 20];
     assert_int_equal(aqi_board_open(1000), AQ_OK); /* the same as before */
     struct aqi_safe_text *to = aqi_board_begin();
@@ -109,7 +107,6 @@ static bool sleeps(long thread)
 /* A writer that loses its processor between begin and end delays the reader: its text is read. */
 static void reader_waits_for_a_slow_writer(void **state)
 {
-    (void)state;
     pthread_t thread;
     char text[8192] = "";
     assert_int_equal(aqi_board_open(1000), AQ_OK);
@@ -125,7 +122,6 @@ static void reader_waits_for_a_slow_writer(void **state)
 
 static void sheets_come_and_go(void **state)
 {
-    (void)state;
     static char text[1 << 20];
     static struct aqi_board *taken[AQI_BOARD_SHEETS];
     struct aqi_safe_text *to = aqi_board_begin();

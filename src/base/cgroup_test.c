@@ -29,7 +29,6 @@ static void put_file(const char *path, const char *text)
 
 static int make_root(void **state)
 {
-    (void)state;
     strcpy(root, "/tmp/aq-cgroup-test-XXXXXX");
     return mkdtemp(root) == NULL;
 }
@@ -44,7 +43,6 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 
 static int remove_root(void **state)
 {
-    (void)state;
     return nftw(root, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -57,7 +55,6 @@ static void expect(double cpus, uint64_t memory)
 
 static void nothing_there(void **state)
 {
-    (void)state;
     expect(0, UINT64_MAX);
     put_file("/proc/self/cgroup", "0::/a/b\n");
     expect(0, UINT64_MAX);
@@ -65,7 +62,6 @@ static void nothing_there(void **state)
 
 static void version_2_takes_the_least_on_the_way_up(void **state)
 {
-    (void)state;
     put_file("/proc/self/cgroup", "0::/a/b\n");
     put_file("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
     put_file("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -81,7 +77,6 @@ static void version_2_takes_the_least_on_the_way_up(void **state)
 /* In a container the path may be that of the host; then the mount itself is used. */
 static void version_2_falls_back_to_the_root(void **state)
 {
-    (void)state;
     put_file("/proc/self/cgroup", "0::/docker/0123456789ab\n");
     put_file("/sys/fs/cgroup/cpu.max", "50000 100000\n");
     put_file("/sys/fs/cgroup/memory.max", "8192\n");
@@ -90,7 +85,6 @@ static void version_2_falls_back_to_the_root(void **state)
 
 static void version_1_controllers_have_their_own_paths(void **state)
 {
-    (void)state;
     put_file("/proc/self/cgroup", "9:name=systemd:/s\n4:memory:/m\n1:cpu,cpuacct:/c/d\n0::/u\n");
     put_file("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_quota_us", "-1\n");
     put_file("/sys/fs/cgroup/cpu,cpuacct/c/d/cpu.cfs_period_us", "100000\n");
@@ -104,7 +98,6 @@ static void version_1_controllers_have_their_own_paths(void **state)
 /* The count is that of the process's own group, not of those above it. */
 static void kills_are_counted(void **state)
 {
-    (void)state;
     put_file("/proc/self/cgroup", "0::/a/b\n");
     assert_int_equal(aqi_cgroup_read(root).kills, 0);
     put_file("/sys/fs/cgroup/a/memory.events", "low 0\noom 9\noom_kill 9\n");
@@ -117,7 +110,6 @@ static void kills_are_counted(void **state)
 
 static void nonsense_is_no_limit(void **state)
 {
-    (void)state;
     put_file("/proc/self/cgroup", "nonsense\n0:\n0::\n::::\n0::/a\n");
     put_file("/sys/fs/cgroup/a/cpu.max", "100000\n");
     put_file("/sys/fs/cgroup/a/memory.max", "\n");

@@ -26,7 +26,6 @@ static void check(unsigned char *to, const unsigned char *from, size_t offset, s
 
 static void every_method_copies_the_bytes_and_no_more(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0,   1,   15,  16,   63,   64,    65,     127,
                                    128, 129, 255, 4096, 4097, 65536, 100003, 2000001};
     unsigned char *from = pattern(), *to = malloc(ROOM);
@@ -45,7 +44,6 @@ static void every_method_copies_the_bytes_and_no_more(void **state)
 
 static void a_few_bytes_are_copied_and_no_more(void **state)
 {
-    (void)state;
     unsigned char *from = pattern(), to[3 * GUARD + AQI_COPY_FEW];
     for (size_t len = 0; len <= AQI_COPY_FEW; len++)
         for (size_t shift = 0; shift < 9; shift++) {
@@ -59,7 +57,6 @@ static void a_few_bytes_are_copied_and_no_more(void **state)
 /* Through the trials, the choice, and the next trials, for several size classes. */
 static void finding_out_spoils_no_copy(void **state)
 {
-    (void)state;
     unsigned char *from = pattern(), *to = malloc(ROOM);
     assert_non_null(to);
     aqi_copy_configure(AQI_COPY_AUTO, 1000);
@@ -78,7 +75,6 @@ static void finding_out_spoils_no_copy(void **state)
 /* A thread that polls a word sees either all of it or nothing. */
 static void words_come_whole_and_others_as_they_are(void **state)
 {
-    (void)state;
     for (size_t offset = 0; offset < 9; offset++)
         for (size_t len = 0; len < 17; len++) {
             _Alignas(8) unsigned char from[32], to[160];

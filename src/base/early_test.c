@@ -38,7 +38,6 @@ static void test_each_is_found_by_its_number(void **state)
 {
     struct aqi_early early = {0};
     const uint32_t first = UINT32_MAX - 40, count = 5000;
-    (void)state;
     for (uint32_t i = count; i > 0; i--)
         assert_true(keep(&early, first, first + i));
     assert_int_equal(early.count, count);
@@ -54,7 +53,6 @@ static void test_each_is_found_by_its_number(void **state)
 static void test_room_grows_in_the_middle(void **state)
 {
     struct aqi_early early = {0};
-    (void)state;
     for (uint32_t next = 7; next < 1000; next++) {
         assert_true(keep(&early, next, next + next));
         struct message *message = aqi_early_take(&early, next);
@@ -68,7 +66,6 @@ static void test_room_grows_in_the_middle(void **state)
 static void test_what_an_honest_peer_does_not_send(void **state)
 {
     struct aqi_early early = {0};
-    (void)state;
     assert_false(keep(&early, 10, 10)); /* it is this message's turn */
     assert_false(keep(&early, 10, 9));
     assert_false(keep(&early, 10, 10 - most.ahead));

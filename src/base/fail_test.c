@@ -9,20 +9,17 @@
 
 static int forget(void **state)
 {
-    (void)state;
     (void)aqi_fail_quiet(AQ_OK, "%s", "");
     return 0;
 }
 
 static void nothing_failed_yet(void **state)
 {
-    (void)state;
     assert_string_equal(aq_error_message(), "");
 }
 
 static void records_logs_and_returns(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     errno = EDOM;
@@ -37,7 +34,6 @@ static void records_logs_and_returns(void **state)
 
 static void errno_is_told(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     aq_status status = aqi_fail_errno(AQ_ESYS, ENOENT, "job", "opening %s", "x");
@@ -49,7 +45,6 @@ static void errno_is_told(void **state)
 /* Callers may quote the old message in the new one. */
 static void old_message_may_be_an_argument(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     (void)aqi_fail(AQ_ESYS, "base", "first");
@@ -60,7 +55,6 @@ static void old_message_may_be_an_argument(void **state)
 
 static void long_text_is_cut(void **state)
 {
-    (void)state;
     char text[5000];
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
@@ -75,7 +69,6 @@ static void long_text_is_cut(void **state)
 
 static void control_characters_become_spaces(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     (void)aqi_fail(AQ_ESYS, "base", "a\nb\x1b[2Jc");
@@ -92,7 +85,6 @@ static void *fail_elsewhere(void *arg)
 
 static void each_thread_has_its_message(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     (void)aqi_fail(AQ_ESYS, "base", "here");
@@ -108,7 +100,6 @@ static void each_thread_has_its_message(void **state)
 
 static void logging_can_be_switched_off(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     aq_error_log(0);
@@ -122,7 +113,6 @@ static void logging_can_be_switched_off(void **state)
 
 static void expected_losses_are_recorded_only(void **state)
 {
-    (void)state;
     struct capture capture;
     capture_start(&capture);
     aqi_fail_expect_losses(true);
@@ -137,7 +127,6 @@ static void expected_losses_are_recorded_only(void **state)
 
 static void a_reason_is_false_and_fits(void **state)
 {
-    (void)state;
     char why[8];
     assert_false(aqi_explain(why, sizeof(why), "-n %d", 70));
     assert_string_equal(why, "-n 70");
@@ -147,7 +136,6 @@ static void a_reason_is_false_and_fits(void **state)
 
 static void appended_text_is_cut_off(void **state)
 {
-    (void)state;
     char text[8] = "";
     aqi_append(text, sizeof(text), "%s%d", "ab", 1);
     assert_string_equal(text, "ab1");

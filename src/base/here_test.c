@@ -9,7 +9,6 @@
 
 static void test_numbers(void **state)
 {
-    (void)state;
     assert_true(aqi_here_boot() != 0 && aqi_here_network() != 0);
     assert_true(aqi_here_boot() == aqi_here_boot());
     assert_true(aqi_here_network() == aqi_here_network());

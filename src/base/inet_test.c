@@ -10,7 +10,6 @@
 
 static void test_there_and_back(void **state)
 {
-    (void)state;
     static const char *const texts[] = {"10.0.0.7:4000",   "127.0.0.1:1",
                                         "[fd00::7]:65535", "[fe80::1%lo]:4000",
                                         "[::1]:80",        "255.255.255.255:65535"};
@@ -25,7 +24,6 @@ static void test_there_and_back(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static const char long_one[] = "[000000000000000000000000000000000000000000000000000000000"
                                    "00000000000000000000000000000]:1";
     static const char *const texts[] = {"",
@@ -60,7 +58,6 @@ static void test_refused(void **state)
 
 static void test_mapped(void **state)
 {
-    (void)state;
     union aqi_sockaddr at;
     char text[AQI_SOCKADDR_TEXT];
     assert_true(aqi_sockaddr_read("[::ffff:10.0.0.7]:4000", &at));
@@ -71,7 +68,6 @@ static void test_mapped(void **state)
 
 static void test_ranks(void **state)
 {
-    (void)state;
     const unsigned up = IFF_UP | IFF_RUNNING;
     assert_int_equal(aqi_interface_rank("eth0", up), AQI_INTERFACE_REAL);
     assert_int_equal(aqi_interface_rank("eth0", IFF_UP), AQI_INTERFACE_NEVER);

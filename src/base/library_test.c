@@ -18,7 +18,6 @@ static void *(*library_none)(void);
 static void test_found(void **state)
 {
     const struct aqi_symbol symbols[] = {{"abs", &library_abs}};
-    (void)state;
     assert_null(aqi_library_load(NULL, symbols, AQI_COUNT_OF(symbols)));
     assert_int_equal(library_abs(-7), 7);
 }
@@ -27,7 +26,6 @@ static void test_missing(void **state)
 {
     static const char nowhere[] = "libaq_nowhere.so.9";
     const struct aqi_symbol symbols[] = {{"abs", &library_abs}, {"aq_no_such", &library_none}};
-    (void)state;
     assert_ptr_equal(aqi_library_load(nowhere, symbols, AQI_COUNT_OF(symbols)), nowhere);
     assert_string_equal(aqi_library_load(NULL, symbols, AQI_COUNT_OF(symbols)), "aq_no_such");
     assert_null(library_none);
@@ -37,7 +35,6 @@ static void test_advice(void **state)
 {
     char text[320];
     struct rlimit was, limited;
-    (void)state;
     assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));
     aqi_library_advice("libaq9", sizeof(text), text);
     assert_non_null(strstr(text, "libaq_nowhere.so.9: "));

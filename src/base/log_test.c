@@ -13,13 +13,11 @@ static const char *const folders[] = {"base",  "transport", "loop", "shm",   "fa
 
 static int default_levels(void **state)
 {
-    (void)state;
     return aqi_log_configure("warn");
 }
 
 static void one_level_for_all(void **state)
 {
-    (void)state;
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     for (size_t i = 0; i < AQI_COUNT_OF(folders); i++) {
         assert_true(aqi_log_enabled(AQI_LOG_INFO, folders[i]));
@@ -29,7 +27,6 @@ static void one_level_for_all(void **state)
 
 static void every_folder_has_its_own(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(folders); i++) {
         char spec[64];
         snprintf(spec, sizeof(spec), "error,%s=trace", folders[i]);
@@ -43,7 +40,6 @@ static void every_folder_has_its_own(void **state)
 
 static void order_does_not_matter(void **state)
 {
-    (void)state;
     assert_int_equal(aqi_log_configure("shm=off,debug"), AQ_OK);
     assert_false(aqi_log_enabled(AQI_LOG_ERROR, "shm"));
     assert_true(aqi_log_enabled(AQI_LOG_DEBUG, "core"));
@@ -55,7 +51,6 @@ static void order_does_not_matter(void **state)
 
 static void bad_specifications_change_nothing(void **state)
 {
-    (void)state;
     static const char *const bad[] = {
         "",           "loud",    "warn,",  ",",        "smh=debug", "shm=", "=debug", "shm=debug=x",
         "warn,info ", "warning", "sh=off", "shmm=off", "deb"};
@@ -76,7 +71,6 @@ static void bad_specifications_change_nothing(void **state)
 
 static void lines_say_who_speaks(void **state)
 {
-    (void)state;
     char expected[64];
     struct capture capture;
     capture_start(&capture);
@@ -94,7 +88,6 @@ static void lines_say_who_speaks(void **state)
 /* A datagram socket shows where each write begins. */
 static void a_line_is_one_write(void **state)
 {
-    (void)state;
     int pair[2];
     char text[4096], line[8192];
     memset(text, 'x', sizeof(text) - 1);
@@ -117,7 +110,6 @@ static void a_line_is_one_write(void **state)
 
 static void once_is_once(void **state)
 {
-    (void)state;
     static atomic_bool once;
     struct capture capture;
     capture_start(&capture);
@@ -134,7 +126,6 @@ static void once_is_once(void **state)
 /* Warnings go to the socket as long as it works and standard error is still the same file. */
 static void goes_through_a_socket(void **state)
 {
-    (void)state;
     int ends[2];
     struct stat is;
     struct capture capture;

@@ -58,7 +58,6 @@ static void check_tag(const struct aqi_macs *macs, enum aqi_mac_kind kind, const
 
 static void vectors_of_others(void **state)
 {
-    (void)state;
     struct aqi_macs macs;
     assert_int_equal(aqi_macs_open(&macs), AQ_OK);
     for (size_t i = 0; i < AQI_COUNT_OF(vectors); i++)

@@ -16,7 +16,6 @@ static bool all_bytes(const unsigned char *bytes, size_t len, unsigned char valu
 
 static void objects_are_separate_aligned_and_zero(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 8, 16, 17, 100, 8944};
     enum { CHUNK = 7 };
     for (size_t s = 0; s < AQI_COUNT_OF(sizes); s++) {
@@ -41,7 +40,6 @@ static void objects_are_separate_aligned_and_zero(void **state)
 
 static void objects_come_back(void **state)
 {
-    (void)state;
     struct aqi_pool pool;
     aqi_pool_init(&pool, 64, 4, false);
     void *a = aqi_pool_get(&pool), *b = aqi_pool_get(&pool);
@@ -60,7 +58,6 @@ static void objects_come_back(void **state)
 
 static void destroy_tells_what_is_out(void **state)
 {
-    (void)state;
     struct aqi_pool pool;
     aqi_pool_init(&pool, 64, 2, false);
     for (unsigned i = 0; i < 5; i++)
@@ -75,7 +72,6 @@ static void destroy_tells_what_is_out(void **state)
 
 static void sizes_beyond_memory_give_null(void **state)
 {
-    (void)state;
     struct aqi_pool pool;
     aqi_pool_init(&pool, SIZE_MAX / 4, 8, false);
     assert_null(aqi_pool_get(&pool));
@@ -103,7 +99,6 @@ static void *take_and_give(void *arg)
 
 static void locked_pool_serves_threads(void **state)
 {
-    (void)state;
     struct aqi_pool pool;
     pthread_t threads[3];
     aqi_pool_init(&pool, 32, 4, true);

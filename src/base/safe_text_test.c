@@ -16,7 +16,6 @@ static char room[64];
 
 static int begin(void **state)
 {
-    (void)state;
     memset(room, 0, sizeof(room));
     text = (struct aqi_safe_text){.text = room, .room = sizeof(room) - 1};
     return 0;
@@ -24,7 +23,6 @@ static int begin(void **state)
 
 static void paths_keep_their_end(void **state)
 {
-    (void)state;
     static const struct {
         const char *path, *expected;
         size_t room;
@@ -47,7 +45,6 @@ static void paths_keep_their_end(void **state)
 
 static void numbers(void **state)
 {
-    (void)state;
     aqi_safe_number(&text, "", 0);
     aqi_safe_number(&text, " ", UINT64_MAX);
     aqi_safe_thousandths(&text, " ", 7);
@@ -57,7 +54,6 @@ static void numbers(void **state)
 
 static void json_stays_json(void **state)
 {
-    (void)state;
     aqi_safe_quoted(&text, "", "a\"b\\c\nd\x80", 100);
     aqi_safe_quoted(&text, "\"", "123456", 3);
     assert_string_equal(room, "a?b?c?d?\"123");
@@ -65,7 +61,6 @@ static void json_stays_json(void **state)
 
 static void what_does_not_fit_is_cut(void **state)
 {
-    (void)state;
     for (int i = 0; i < 20; i++)
         aqi_safe_add(&text, "1234567");
     aqi_safe_number(&text, "", 99);
@@ -85,7 +80,6 @@ static void names(const char *pattern, uint32_t rank, const char *want)
 static void a_file_for_each_rank(void **state)
 {
     char folder[] = "/tmp/aq-safe-XXXXXX", pattern[64], want[64];
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(pattern, sizeof(pattern), "%s/a.%%.json", folder);
     snprintf(want, sizeof(want), "%s/a.12.json", folder);
@@ -100,7 +94,6 @@ static void errors_name_setting_and_file(void **state)
     struct capture capture;
     char longest[PATH_MAX + 2];
     int fd = -7;
-    (void)state;
     memset(longest, 'a', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
     capture_start(&capture);
@@ -116,7 +109,6 @@ static void errors_name_setting_and_file(void **state)
 
 static void writes_all_of_it(void **state)
 {
-    (void)state;
     int fd = memfd_create("safe", MFD_CLOEXEC);
     char got[8] = "";
     aqi_safe_add(&text, "whole");
@@ -132,7 +124,6 @@ static void writes_all_of_it(void **state)
 /* No partial line remains, and no signal is raised, which would kill the process. */
 static void takes_back_what_is_too_large(void **state)
 {
-    (void)state;
     struct rlimit limit, small;
     struct capture capture;
     char got[64] = "";

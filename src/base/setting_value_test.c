@@ -130,7 +130,6 @@ static const struct {
 
 static void takes_what_is_legal(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         uint64_t value = 12345678901;
         assert_true(aqi_setting_read(legal[i].row, legal[i].text, &value));
@@ -141,7 +140,6 @@ static void takes_what_is_legal(void **state)
 
 static void refuses_the_rest(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(illegal); i++) {
         uint64_t value = 12345678901;
         const struct aqi_setting *row = illegal[i].row;
@@ -159,7 +157,6 @@ static void refuses_the_rest(void **state)
 
 static void text_is_any_text(void **state)
 {
-    (void)state;
     const char *value = NULL;
     assert_true(aqi_setting_read(&row_text, "", &value));
     assert_string_equal(value, "");
@@ -169,7 +166,6 @@ static void text_is_any_text(void **state)
 
 static void ranges_read_well(void **state)
 {
-    (void)state;
     static const struct {
         const struct aqi_setting *row;
         const char *range;
@@ -194,14 +190,12 @@ static void ranges_read_well(void **state)
 
 static void types_have_names(void **state)
 {
-    (void)state;
     assert_string_equal(aqi_setting_type_name(AQI_SET_BOOL), "bool");
     assert_string_equal(aqi_setting_type_name(AQI_SET_TEXT), "text");
 }
 
 static void what_is_written_can_be_read(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         uint64_t value = legal[i].value, again = 0;
         struct aqi_setting row = *legal[i].row;
@@ -216,7 +210,6 @@ static void what_is_written_can_be_read(void **state)
 
 static void short_buffers_are_not_overrun(void **state)
 {
-    (void)state;
     char whole[256], part[256];
     int n = aqi_setting_complain(&row_range, "AQ_R", "seven", whole, sizeof(whole));
     assert_int_equal(n, strlen(whole));

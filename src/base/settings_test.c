@@ -130,7 +130,6 @@ static struct aqi_settings_table *const tables[] = {&table_a, &table_b, &table_c
 /* Remove the variables of the user that runs the test. */
 static int clean_environment(void **state)
 {
-    (void)state;
     (void)aqi_fail_quiet(AQ_OK, "%s", "");
     return clearenv();
 }
@@ -146,7 +145,6 @@ static aq_status load(struct capture *capture)
 
 static void defaults_without_variables(void **state)
 {
-    (void)state;
     struct capture capture;
     values_b.rank = 99;
     assert_int_equal(load(&capture), AQ_OK);
@@ -162,7 +160,6 @@ static void defaults_without_variables(void **state)
 
 static void variables_win_and_are_named(void **state)
 {
-    (void)state;
     struct capture capture;
     char text[32];
     setenv("AQ_WAIT", "sleep", 1);
@@ -193,7 +190,6 @@ static void variables_win_and_are_named(void **state)
 
 static void alias_counts_after_the_name(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_SLOTS", "128", 1);
     setenv("GASNET_SOMETHING_ELSE", "1", 1);
@@ -210,7 +206,6 @@ static void alias_counts_after_the_name(void **state)
 
 static void empty_alias_is_none(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_SLOTS", "", 1);
     setenv("GASNET_RINGS", "32", 1);
@@ -224,7 +219,6 @@ static void empty_alias_is_none(void **state)
 
 static void aliases_count_in_their_order(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_OLD", "8", 1);
     assert_int_equal(load(&capture), AQ_OK);
@@ -247,7 +241,6 @@ static void aliases_count_in_their_order(void **state)
 
 static void bad_value_keeps_default_and_sets_the_rest(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("AQ_SHM_SLOTS", "65", 1);
     setenv("AQ_WAIT", "spin", 1);
@@ -269,7 +262,6 @@ static void bad_value_keeps_default_and_sets_the_rest(void **state)
 
 static void bad_alias_is_named_as_such(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_SLOTS", "?", 1);
     assert_int_equal(load(&capture), AQ_ESETTING);
@@ -280,7 +272,6 @@ static void bad_alias_is_named_as_such(void **state)
 /* One warning per job names the variable, the valid range and the value used. */
 static void numbers_of_an_alias_are_adjusted(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t depth;
@@ -315,7 +306,6 @@ static void numbers_of_an_alias_are_adjusted(void **state)
 
 static void an_alias_has_its_own_unit_and_words(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_REGION", "2", 1);
     setenv("GASNET_USE_KEEPING", "No", 1);
@@ -343,7 +333,6 @@ static void an_alias_has_its_own_unit_and_words(void **state)
 
 static void texts_are_checked(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_WORD", "seven", 1);
     assert_int_equal(load(&capture), AQ_OK);
@@ -359,7 +348,6 @@ static void texts_are_checked(void **state)
 
 static void old_aliases_hold_with_a_warning(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_ANCIENT", "7", 1);
     assert_int_equal(load(&capture), AQ_OK);
@@ -377,7 +365,6 @@ static void old_aliases_hold_with_a_warning(void **state)
  */
 static void names_near_to_an_alias_are_answered(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("GASNET_DEPHT", "1", 1);
     setenv("GASNET_FREEEZE", "1", 1);
@@ -401,7 +388,6 @@ static void names_near_to_an_alias_are_answered(void **state)
 
 static void unknown_names_are_answered_once(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("AQ_WIAT", "spin", 1);
     setenv("AQ_ZZZZZZZZZZZZZZ", "1", 1);
@@ -422,7 +408,6 @@ static void unknown_names_are_answered_once(void **state)
 
 static void former_names_are_reported_as_such(void **state)
 {
-    (void)state;
     struct capture capture;
     setenv("AQ_WAITING", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
@@ -434,7 +419,6 @@ static void former_names_are_reported_as_such(void **state)
 
 static void nearest_name(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *nearest;
     } cases[] = {
@@ -453,7 +437,6 @@ static void nearest_name(void **state)
 
 static void what_was_set_is_not_spared(void **state)
 {
-    (void)state;
     struct capture capture;
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(aqi_setting_spare(&table_b, "AQ_LIMIT", false, 7), 1 << 20);
@@ -465,7 +448,6 @@ static void what_was_set_is_not_spared(void **state)
 
 static void very_long_names_and_values(void **state)
 {
-    (void)state;
     struct capture capture;
     char text[2000];
     memset(text, 'A', sizeof(text) - 1);

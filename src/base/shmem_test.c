@@ -24,7 +24,6 @@ static int make_object(void)
 
 static void two_mappings_are_the_same_memory(void **state)
 {
-    (void)state;
     int fd = make_object();
     void *a, *b;
     assert_int_equal(aqi_shmem_map(fd, SIZE, &a), AQ_OK);
@@ -42,7 +41,6 @@ static void two_mappings_are_the_same_memory(void **state)
 
 static void nobody_can_resize_or_unseal(void **state)
 {
-    (void)state;
     int fd = make_object();
     assert_int_equal(ftruncate(fd, SIZE - 1), -1);
     assert_int_equal(errno, EPERM);
@@ -57,7 +55,6 @@ static void nobody_can_resize_or_unseal(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, SIZE_MAX};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         int fd = -5;
@@ -83,7 +80,6 @@ static void check_not_mapped(int fd, size_t size)
 /* Descriptors from peers are not trusted. */
 static void only_sealed_memory_is_mapped(void **state)
 {
-    (void)state;
     int fd = make_object(), pipes[2];
     check_not_mapped(fd, SIZE + 1);
     check_not_mapped(fd, 0);
@@ -108,7 +104,6 @@ static void only_sealed_memory_is_mapped(void **state)
 
 static void no_free_descriptor_is_explained(void **state)
 {
-    (void)state;
     struct rlimit old, low;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     capture_start(&capture);
@@ -129,7 +124,6 @@ static void no_free_descriptor_is_explained(void **state)
 /* Growing a file beyond `ulimit -f` raises a signal that kills the process. */
 static void file_size_limit_is_explained(void **state)
 {
-    (void)state;
     struct rlimit old, low;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     low = (struct rlimit){.rlim_cur = SIZE - 1, .rlim_max = old.rlim_max};
@@ -146,7 +140,6 @@ static void file_size_limit_is_explained(void **state)
 /* More than any address space: the object can be created, but not mapped. */
 static void nothing_is_left_of_memory_that_cannot_be_mapped(void **state)
 {
-    (void)state;
     int fd = -5;
     void *at = &fd;
     unsigned before = descriptors();
@@ -161,7 +154,6 @@ static void nothing_is_left_of_memory_that_cannot_be_mapped(void **state)
 
 static void page_size(void **state)
 {
-    (void)state;
     assert_true(aqi_page_size() >= 4096 && aqi_is_power_of_two(aqi_page_size()));
 }
 

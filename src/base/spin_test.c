@@ -14,7 +14,6 @@ static struct {
 
 static void try_takes_it_once(void **state)
 {
-    (void)state;
     struct aqi_spin spin = {false};
     assert_true(aqi_spin_try(&spin));
     assert_false(aqi_spin_try(&spin));
@@ -37,7 +36,6 @@ static void *add(void *arg)
 
 static void threads_exclude_each_other(void **state)
 {
-    (void)state;
     pthread_t threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, add, NULL), 0);
@@ -58,7 +56,6 @@ static void *wait_for_it(void *arg)
 /* The slow path returns only with the lock held, and sees what the last holder wrote. */
 static void contend_waits_for_the_holder(void **state)
 {
-    (void)state;
     pthread_t thread;
     void *seen = NULL;
     aqi_spin_lock(&shared.lock);
@@ -92,7 +89,6 @@ static void *poll_it(void *arg)
 /* A thread that waits gets a big lock even though others take it again at once. */
 static void big_lock_lets_others_in(void **state)
 {
-    (void)state;
     pthread_t threads[THREADS];
     uint64_t sum = 0;
     for (unsigned i = 0; i < THREADS; i++)
@@ -113,7 +109,6 @@ static void big_lock_lets_others_in(void **state)
 static void big_lock_yields_no_longer_than_needed(void **state)
 {
     struct aqi_big_lock lock = {.waiting = 1};
-    (void)state;
     aqi_big_lock(&lock);
     aqi_big_yield(&lock);
     aqi_big_unlock(&lock);

@@ -11,7 +11,6 @@
 
 static void every_counter_is_described(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
         assert_non_null(aqi_counter_rows[i].name);
         assert_non_null(aqi_counter_rows[i].unit);
@@ -33,7 +32,6 @@ static void *count_many(void *arg)
 
 static void threads_are_summed(void **state)
 {
-    (void)state;
     uint64_t puts = aqi_counter_sum(AQI_CTR_PUT), bytes = aqi_counter_sum(AQI_CTR_PUT_BYTES);
     pthread_t threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++)
@@ -50,7 +48,6 @@ static void threads_are_summed(void **state)
 /* The memory of programs that create a thread per task must not grow. */
 static void blocks_are_used_again(void **state)
 {
-    (void)state;
     uint64_t before = aqi_counter_sum(AQI_CTR_PUT);
     void *first = NULL;
     for (unsigned i = 0; i < 10; i++) {
@@ -67,7 +64,6 @@ static void blocks_are_used_again(void **state)
 
 static void prints_what_is_not_zero(void **state)
 {
-    (void)state;
     char expected[128];
     aqi_count(AQI_CTR_BARRIER, 3);
     aqi_count(AQI_CTR_WAKE_SENT, UINT64_MAX);
@@ -85,7 +81,6 @@ static void prints_what_is_not_zero(void **state)
 /* Another process sees the earlier counts of all threads, and why this thread waits. */
 static void others_may_look(void **state)
 {
-    (void)state;
     uint64_t value[AQI_CTR_COUNT], before = aqi_counter_sum(AQI_CTR_GET);
     uint32_t doing;
     int fd, again;

@@ -7,7 +7,6 @@
 
 static void names_follow_the_header(void **state)
 {
-    (void)state;
     FILE *header = fopen(AQI_TEST_STATUS_HEADER, "r");
     assert_non_null(header);
     char line[256], name[64];
@@ -24,7 +23,6 @@ static void names_follow_the_header(void **state)
 
 static void texts_are_distinct(void **state)
 {
-    (void)state;
     for (int a = AQ_EREFUSED; a <= AQ_AGAIN; a++)
         for (int b = AQ_EREFUSED; b < a; b++)
             assert_string_not_equal(aq_status_text((aq_status)a), aq_status_text((aq_status)b));
@@ -32,7 +30,6 @@ static void texts_are_distinct(void **state)
 
 static void other_numbers_are_unknown(void **state)
 {
-    (void)state;
     static const int numbers[] = {AQ_AGAIN + 1, AQ_EREFUSED - 1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++) {
         assert_string_equal(aq_status_name((aq_status)numbers[i]), "AQ_UNKNOWN");

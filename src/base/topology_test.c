@@ -10,7 +10,6 @@
 
 static void cores_are_within_the_mask(void **state)
 {
-    (void)state;
     cpu_set_t mask;
     assert_int_equal(sched_getaffinity(0, sizeof(mask), &mask), 0);
     unsigned cores = aqi_cores();
@@ -24,7 +23,6 @@ static void cores_are_within_the_mask(void **state)
 
 static void memory_is_plausible(void **state)
 {
-    (void)state;
     uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     assert_in_range(aqi_memory(), 1 << 20, physical);
     assert_true(aqi_memory() <= aqi_cgroup_read("").memory);
@@ -32,7 +30,6 @@ static void memory_is_plausible(void **state)
 
 static void description(void **state)
 {
-    (void)state;
     char whole[512], part[16];
     int n = aqi_topology_describe(whole, sizeof(whole));
     assert_in_range(n, 20, sizeof(whole) - 1);
@@ -54,7 +51,6 @@ static void near_is_where_the_process_may_run(void **state)
         {"0-65535", true}, {"60000,0-59999", true}, {"60000-60001", false}, {"60000,60002", false},
         {"", true},        {"all", false},
     };
-    (void)state;
     char path[] = "/tmp/aq-near-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);

@@ -39,7 +39,6 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&area, 0, sizeof(area));
     area.page = (size_t)sysconf(_SC_PAGESIZE);
     area.at =
@@ -60,7 +59,6 @@ static void protect(int rights)
 
 static int tear_down(void **state)
 {
-    (void)state;
     return munmap(area.at, PAGES * area.page);
 }
 
@@ -75,7 +73,6 @@ static void assert_faults(const unsigned faults[PAGES])
 
 static void each_page_is_read_once(void **state)
 {
-    (void)state;
     area.rights = PROT_READ;
     protect(PROT_NONE);
     aqi_touch_read(area.at + 2 * area.page - 1, 1);
@@ -86,7 +83,6 @@ static void each_page_is_read_once(void **state)
 
 static void each_page_is_written_once(void **state)
 {
-    (void)state;
     area.rights = PROT_READ | PROT_WRITE;
     protect(PROT_READ);
     aqi_touch_read(area.at, PAGES * area.page);
@@ -100,7 +96,6 @@ static void copying_raises_no_signal(void **state)
 {
     static unsigned char copy[PAGES << 16];
     size_t all = PAGES * area.page;
-    (void)state;
     assert_true(all <= sizeof(copy));
     protect(PROT_READ | PROT_WRITE);
     if (!aqi_touch_copy(copy, area.at, 1) && (errno == ENOSYS || errno == EPERM)) {
@@ -119,7 +114,6 @@ static void copying_raises_no_signal(void **state)
 
 static void nothing_is_touched_of_nothing(void **state)
 {
-    (void)state;
     aqi_touch_read(NULL, 0);
     aqi_touch_write(NULL, 0);
     assert_int_equal(area.outside, 0);

@@ -19,7 +19,6 @@ static char file[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL) return -1;
     snprintf(file, sizeof(file), "%s/trace", folder);
     return 0;
@@ -27,7 +26,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(file);
     return rmdir(folder);
 }
@@ -46,7 +44,6 @@ static void masks(void **state)
                  {"GPA", AQI_TRACE_RMA | AQI_TRACE_AM},
                  {"ZB", AQI_TRACE_COLL}};
     static const char *const illegal[] = {"ams", "am;rma", "am,,nothing", "aM", "All"};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         unsigned mask = 999;
         assert_true(aqi_trace_read(legal[i].text, &mask));
@@ -121,7 +118,6 @@ static void act_threads(void)
 
 static void all_threads_are_written_whole(void **state)
 {
-    (void)state;
     struct aqi_trace_params params = {.mask = AQI_TRACE_RMA | AQI_TRACE_COLL, .rank = 7};
     assert_int_equal(traced(act_threads, params), 0);
     char *text = contents();
@@ -145,7 +141,6 @@ static void all_threads_are_written_whole(void **state)
 
 static void text_is_for_people(void **state)
 {
-    (void)state;
     struct aqi_trace_params params = {.mask = AQI_TRACE_ALL, .rank = 2, .format = AQI_TRACE_TEXT};
     assert_int_equal(traced(act_threads, params), 0);
     char *text = contents();
@@ -157,7 +152,6 @@ static void text_is_for_people(void **state)
 
 static void a_limit_is_kept(void **state)
 {
-    (void)state;
     struct aqi_trace_params params = {.mask = AQI_TRACE_ALL, .limit = 20000};
     assert_int_equal(traced(act_threads, params), 0);
     char *text = contents();
@@ -173,7 +167,6 @@ static void act_killed(void)
 
 static void flushed_events_survive_anything(void **state)
 {
-    (void)state;
     struct aqi_trace_params params = {.mask = AQI_TRACE_ALL, .flush = true};
     assert_true(WIFSIGNALED(traced(act_killed, params)));
     char *text = contents();
@@ -195,7 +188,6 @@ static void act_fork(void)
 
 static void a_forked_child_writes_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(traced(act_fork, (struct aqi_trace_params){.mask = AQI_TRACE_ALL}), 0);
     char *text = contents();
     assert_int_equal(occurrences(text, "\"once\""), 1);
@@ -204,7 +196,6 @@ static void a_forked_child_writes_nothing(void **state)
 
 static void off_costs_nothing_and_writes_nothing(void **state)
 {
-    (void)state;
     aqi_trace_open(&(struct aqi_trace_params){.fd = STDERR_FILENO});
     assert_int_equal(aqi_trace_begin(AQI_TRACE_ALL), 0);
     aqi_trace_close();

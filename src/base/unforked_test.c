@@ -38,7 +38,6 @@ static void test_child_holds_none(void **state)
 {
     int pair[2], other[2];
     char byte;
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, other), 0);
     aqi_unforked_add(pair[0]);
@@ -63,7 +62,6 @@ static void test_child_holds_none(void **state)
 static void test_closed_number_is_free(void **state)
 {
     int pair[2], again;
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     aqi_unforked_add(pair[0]);
     aqi_unforked_close(pair[0]);

@@ -44,7 +44,6 @@ static uint64_t ask(struct aqi_align *align, uint64_t now, int64_t ahead, int64_
 static void test_nothing_known(void **state)
 {
     struct aqi_align align = {0};
-    (void)state;
     assert_false(aqi_align_ready(&align));
     assert_true(aqi_align_error(&align, 5) == UINT64_MAX);
     assert_true(aqi_align_time(&align, 5) == 5);
@@ -56,7 +55,6 @@ static void test_bound_holds_and_time_grows(void **state)
         int64_t ahead, ppm;
         uint64_t far; /* error of the other side's clock */
     } clocks[] = {{0, 0, 0}, {5000000000, 40, 0}, {-3000000, -60, 0}, {1 << 30, 90, 200000}};
-    (void)state;
     for (size_t c = 0; c < AQI_COUNT_OF(clocks); c++) {
         struct aqi_align align = {0};
         uint64_t now = 100 * SECOND, last = 0, sum = 0, looks = 0;
@@ -83,7 +81,6 @@ static void test_past_stays(void **state)
 {
     struct aqi_align align = {0};
     uint64_t now = SECOND, times[64], said[64];
-    (void)state;
     for (int i = 0; i < 8; i++)
         now = ask(&align, now, 12345678, 50, 0);
     for (int i = 0; i < 64; i++) {
@@ -100,7 +97,6 @@ static void test_step(void **state)
 {
     struct aqi_align align = {0};
     uint64_t now = SECOND;
-    (void)state;
     for (int i = 0; i < 2 * AQI_ALIGN_SAMPLES; i++)
         now = ask(&align, now, 0, 0, 0) + SECOND;
     for (int i = 0; i < 2 * AQI_ALIGN_SAMPLES; i++)
@@ -113,7 +109,6 @@ static void test_step(void **state)
 static void test_nonsense(void **state)
 {
     struct aqi_align align = {0};
-    (void)state;
     aqi_align_add(&align, 10, 5, 6, 9, 0);   /* answer arrived before the query was sent */
     aqi_align_add(&align, 10, 6, 5, 20, 0);  /* answered before it was received */
     aqi_align_add(&align, 10, 5, 50, 20, 0); /* held longer than the round trip */

@@ -100,7 +100,6 @@ static void assert_same(const struct aqi_control *a, const struct aqi_control *b
 
 static void test_each_type_comes_back(void **state)
 {
-    (void)state;
     for (uint16_t type = 1; type < AQI_CONTROL_TYPES; type++) {
         uint8_t buf[AQI_CONTROL_MAX];
         struct aqi_control in = sample(type), out;
@@ -113,7 +112,6 @@ static void test_each_type_comes_back(void **state)
 
 static void test_bytes_are_pinned(void **state)
 {
-    (void)state;
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
@@ -128,7 +126,6 @@ static void test_bytes_are_pinned(void **state)
 
 static void test_short_packets_are_refused(void **state)
 {
-    (void)state;
     for (uint16_t type = 1; type < AQI_CONTROL_TYPES; type++) {
         uint8_t buf[AQI_CONTROL_MAX];
         struct aqi_control in = sample(type), out;
@@ -145,7 +142,6 @@ static void test_short_packets_are_refused(void **state)
 
 static void test_too_much_data_is_refused(void **state)
 {
-    (void)state;
     static uint8_t data[AQI_CONTROL_CHUNK + 1];
     uint8_t buf[AQI_CONTROL_HEAD + sizeof(data)];
     struct aqi_control out, exit = {.type = AQI_CONTROL_EXIT, .data = data};
@@ -160,7 +156,6 @@ static void test_too_much_data_is_refused(void **state)
 /* The maximum data of each type, and not a byte more, in both directions. */
 static void test_the_most_data_of_each_type(void **state)
 {
-    (void)state;
     static const size_t most[AQI_CONTROL_TYPES] = {
         [AQI_CONTROL_REFUSE] = AQI_CONTROL_TEXT,  [AQI_CONTROL_CALL] = AQI_CONTROL_CHUNK,
         [AQI_CONTROL_RESULT] = AQI_CONTROL_CHUNK, [AQI_CONTROL_EVENT] = AQI_CONTROL_TEXT,
@@ -183,7 +178,6 @@ static void test_the_most_data_of_each_type(void **state)
 
 static void test_types_that_do_not_exist(void **state)
 {
-    (void)state;
     uint8_t buf[AQI_CONTROL_MAX] = {aqi_wire_version(AQI_WIRE_CONTROL)};
     struct aqi_control message = {.type = AQI_CONTROL_TYPES};
     assert_int_equal(aqi_control_encode(&message, buf), 0);
@@ -197,7 +191,6 @@ static void test_types_that_do_not_exist(void **state)
 
 static void test_values_out_of_range(void **state)
 {
-    (void)state;
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control out;
     struct aqi_control bad[] = {
@@ -222,7 +215,6 @@ static void test_values_out_of_range(void **state)
 
 static void test_values_at_their_limits(void **state)
 {
-    (void)state;
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control out,
         good[] = {sample(AQI_CONTROL_JOB),  sample(AQI_CONTROL_JOB),    sample(AQI_CONTROL_CALL),
@@ -243,7 +235,6 @@ static void test_values_at_their_limits(void **state)
 
 static void test_other_versions(void **state)
 {
-    (void)state;
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control in = sample(AQI_CONTROL_CALL), out = {0};
     size_t len = packet(&in, buf);
@@ -261,7 +252,6 @@ static void test_other_versions(void **state)
 
 static void test_texts_are_made_printable(void **state)
 {
-    (void)state;
     char text[AQI_CONTROL_TEXT + 1];
     static const unsigned char data[AQI_CONTROL_TEXT + 1] = "a\nb\033c\0d \177\200~";
     struct aqi_control message = {.data = data, .len = 11};
@@ -279,7 +269,6 @@ static void test_texts_are_made_printable(void **state)
  * bytes. */
 static void test_random_bytes(void **state)
 {
-    (void)state;
     unsigned seed = (unsigned)(getenv("TEST_SEED") != NULL ? atoi(getenv("TEST_SEED")) : 1);
     print_message("seed %u\n", seed);
     srand(seed);

@@ -46,7 +46,6 @@ static bool is_closed(int fd)
 static void places_are_claimed(void **state)
 {
     int page, theirs, own;
-    (void)state;
     open_listener();
     expect_refusal(claim(0, secret[0], -1), AQ_EMISMATCH, "rank 0 does not belong to this host");
     expect_refusal(claim(RANKS, secret[0], -1), AQ_EMISMATCH, "rank 4 does not belong");
@@ -79,7 +78,6 @@ static void claims_of_other_versions_are_refused(void **state)
     uint8_t bytes[AQI_CONTROL_MAX] = {(uint8_t)(aqi_wire_version(AQI_WIRE_CONTROL) + 1)};
     const uint16_t type = AQI_CONTROL_CLAIM;
     static const size_t lengths[] = {4, 5, 24, 100, sizeof(bytes)};
-    (void)state;
     open_listener();
     memcpy(bytes + 2, &type, sizeof(type));
     for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++) {
@@ -96,7 +94,6 @@ static void claims_of_other_versions_are_refused(void **state)
 /* A call that comes while there are no descriptors is taken later, without spinning until then. */
 static void without_descriptors_calls_wait(void **state)
 {
-    (void)state;
     struct rlimit all, none;
     struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = FIRST};
     open_listener();
@@ -127,7 +124,6 @@ static void strangers_claim_nothing(void **state)
 {
     static const uint8_t zeros[8];
     const struct aqi_control hi = {.type = AQI_CONTROL_HELLO};
-    (void)state;
     open_listener();
     int fd = claim(FIRST, (uint8_t)(secret[0] + 1), -1);
     assert_true(is_closed(fd));
@@ -169,7 +165,6 @@ static void strangers_claim_nothing(void **state)
 static void another_user_claims_nothing(void **state)
 {
     enum { ANOTHER = 65534 };
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can become another user\n");
         skip();
@@ -198,7 +193,6 @@ static void a_claimed_place_that_was_left(void **state)
 {
     const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
     int page;
-    (void)state;
     open_listener();
     int fd = claim(FIRST, secret[0], -1);
     expect_job(fd, FIRST, &page);
@@ -224,7 +218,6 @@ static void a_claimed_place_that_was_lost(void **state)
 {
     int go[2], gone[2];
     char byte = 0;
-    (void)state;
     open_listener();
     assert_int_equal(pipe2(go, O_CLOEXEC), 0);
     assert_int_equal(pipe2(gone, O_CLOEXEC), 0);

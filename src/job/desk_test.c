@@ -11,7 +11,6 @@ static void a_rank_joins(void **state)
 {
     struct stat info;
     int page;
-    (void)state;
     open_places();
     turns();
     int fd = hello(FIRST);
@@ -49,7 +48,6 @@ static void a_rank_joins(void **state)
 
 static void a_place_is_taken_once(void **state)
 {
-    (void)state;
     open_places();
     int fd = joined(FIRST), again = hello(FIRST);
     expect_refusal(again, AQ_ESTATE, "place in the job is taken");
@@ -67,7 +65,6 @@ static void garbage_at_a_place(void **state)
 {
     static const uint8_t zeros[100];
     const struct aqi_control hi = {.type = AQI_CONTROL_HELLO}, bye = {.type = AQI_CONTROL_BYE};
-    (void)state;
     for (unsigned i = 0; i < 7; i++) {
         int theirs, own;
         open_places();
@@ -122,7 +119,6 @@ static void garbage_at_a_place(void **state)
 /* Once no process holds the place's socket, it is closed and no longer polled. */
 static void a_place_that_is_given_up(void **state)
 {
-    (void)state;
     open_places();
     unsigned before = descriptors();
     close(world.place[FIRST]);
@@ -135,7 +131,6 @@ static void a_place_that_is_given_up(void **state)
 
 static void another_version(void **state)
 {
-    (void)state;
     uint16_t head[2] = {aqi_wire_version(AQI_WIRE_CONTROL) + 1, AQI_CONTROL_HELLO};
     open_places();
     int theirs, own = own_socket(&theirs);
@@ -169,7 +164,6 @@ static void another_version(void **state)
 static void garbage_of_a_rank(void **state)
 {
     static const uint8_t zeros[100];
-    (void)state;
     for (unsigned i = 0; i < 5; i++) {
         open_places();
         int fd = joined(FIRST), theirs, own = own_socket(&theirs);
@@ -217,7 +211,6 @@ static bool unread(int fd)
 static void turns_of_those_that_talk(void **state)
 {
     static const uint8_t zeros[8];
-    (void)state;
     open_places();
     int fd = joined(FIRST);
     const int talkers[] = {fd, world.place[SECOND]};
@@ -247,7 +240,6 @@ static void last_words(void **state)
 {
     static const uint8_t zeros[8];
     const int room = 256 << 20;
-    (void)state;
     open_places();
     int fd = joined(FIRST);
     const int talkers[] = {fd, world.place[SECOND]};
@@ -289,7 +281,6 @@ static void a_rank_that_reads_slowly(void **state)
     struct aqi_parcel *parcel;
     struct aqi_control message;
     int passed;
-    (void)state;
     open_places();
     int fd = joined(FIRST);
     queue_many(&parcel);
@@ -318,7 +309,6 @@ static void a_rank_that_reads_slowly(void **state)
 /* Messages queued for a process that closes its socket, or leaves, are freed. */
 static void a_rank_that_does_not_read(void **state)
 {
-    (void)state;
     for (unsigned leaves = 0; leaves < 2; leaves++) {
         struct aqi_parcel *parcel;
         open_places();
@@ -343,7 +333,6 @@ static void a_message_that_cannot_be_sent(void **state)
 {
     struct aqi_control said;
     int passed;
-    (void)state;
     open_places();
     int fd = joined(FIRST);
     struct aqi_parcel *parcel = aqi_parcel_new(NULL, AQI_CONTROL_TEXT + 1);
@@ -403,7 +392,6 @@ static void expect_process_of_a_shell(const char *its_name, const char *as_said)
 
 static void a_process_of_a_shell(void **state)
 {
-    (void)state;
     expect_process_of_a_shell("fifteen letters", ", fifteen letters)");
     expect_process_of_a_shell("short", ", short)");
 }
@@ -422,7 +410,6 @@ static void signals_to_ranks_without_a_process(void **state)
 {
     const struct sigaction counted = {.sa_handler = on_signal};
     struct sigaction before;
-    (void)state;
     open_places();
     assert_int_equal(sigaction(SIGURG, &counted, &before), 0); /* harmless to other processes */
     signals = 0;
@@ -453,7 +440,6 @@ static void a_page_for_few(void **state)
 {
     struct aqi_parcel *page;
     struct stat info;
-    (void)state;
     for (uint32_t ranks = 0; ranks < 2; ranks++) {
         assert_int_equal(aqi_desk_open(ranks, &page), AQ_OK);
         assert_int_equal(page->fd >= 0, ranks);
@@ -472,7 +458,6 @@ static void what_ranks_share(void **state)
     struct aqi_parcel *parcel;
     struct stat info;
     char bytes[6];
-    (void)state;
     open_world();
     assert_int_equal(aqi_desk_freeze(NULL, "table", 6, &parcel), AQ_OK);
     assert_int_equal(parcel->refs, 1);

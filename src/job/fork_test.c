@@ -116,7 +116,6 @@ static void script_job(struct launcher *self)
 
 static void test_joining(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
@@ -203,7 +202,6 @@ static void script_silence(struct launcher *self)
 
 static void test_failing_to_join(void **state)
 {
-    (void)state;
     static const struct {
         void (*script)(struct launcher *);
         aq_status status;
@@ -235,7 +233,6 @@ static void test_failing_to_join(void **state)
  */
 static void test_last_words(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     struct aqi_control message = {.type = AQI_CONTROL_EVENT};
     int passed = -1;
@@ -255,7 +252,6 @@ static void test_last_words(void **state)
 
 static void test_a_place_that_is_none(void **state)
 {
-    (void)state;
     struct aqi_boot *_Atomic boot;
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -294,7 +290,6 @@ static void script_gather(struct launcher *self)
 
 static void test_allgather_in_pieces(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     static uint8_t mine[BIG], all[SIZE * BIG];
     for (size_t i = 0; i < BIG; i++)
@@ -332,7 +327,6 @@ static void idle(void)
 
 static void test_waiting_with_something_to_do(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     char all[SIZE];
     assert_int_equal(join(script_patient, &boot), AQ_OK);
@@ -345,7 +339,6 @@ static void test_waiting_with_something_to_do(void **state)
 
 static void test_share(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
@@ -390,7 +383,6 @@ static void send_event(enum aqi_boot_event_type type, uint32_t rank)
 
 static void test_events(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     struct seen seen = {0};
     assert_int_equal(join(script_job, &boot), AQ_OK);
@@ -428,7 +420,6 @@ static void test_events(void **state)
 
 static void test_an_event_ends_a_call(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     struct seen seen = {0};
     assert_int_equal(join(script_job, &boot), AQ_OK);
@@ -449,7 +440,6 @@ static void test_an_event_ends_a_call(void **state)
 
 static void test_a_call_that_fails(void **state)
 {
-    (void)state;
     struct aqi_boot *boot;
     uint8_t all[SIZE];
     static const uint8_t big[BIG];
@@ -490,7 +480,6 @@ static void test_a_call_that_fails(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     return 0;
 }

@@ -51,7 +51,6 @@ static const struct {
 static void test_any_pieces(void **state)
 {
     const struct aqi_align align = apart(5000000000);
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++)
         for (size_t piece = 1; piece <= strlen(cases[i].in); piece++) {
             struct aqi_lines lines = {0};
@@ -69,7 +68,6 @@ static void test_own_clock(void **state)
 {
     static const char event[] = "{\"name\":\"x\",\"ts\":1.500,\"pid\":0},\n";
     struct aqi_lines lines = {0};
-    (void)state;
     used = 0;
     aqi_lines_feed(&lines, NULL, event, strlen(event), keep, NULL);
     assert_string_equal(got, event);
@@ -81,7 +79,6 @@ static void test_torn_and_long(void **state)
 {
     static char huge[AQI_LINES_MAX + 10];
     struct aqi_lines lines = {0};
-    (void)state;
     memset(huge, 'x', sizeof(huge));
     used = 0;
     aqi_lines_feed(&lines, NULL, "first\n", 6, keep, NULL);
@@ -96,7 +93,6 @@ static void test_clock(void **state)
     const struct aqi_align align = apart(-2000000), unknown = {0};
     char bytes[300];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes) - 1};
-    (void)state;
     aqi_lines_clock(&line, AQI_LINES_PLAIN, "n\"2", 7, &align, 1000000000);
     bytes[line.used] = '\0';
     assert_string_equal(bytes, "clock of host n?2: offset -2000.000 us, error 0.011 us\n");

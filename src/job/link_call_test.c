@@ -160,7 +160,6 @@ static void wait_for_end(void)
 
 static void test_reasons(void **state)
 {
-    (void)state;
     static const struct {
         int error;
         aq_status status;
@@ -194,7 +193,6 @@ static void test_reasons(void **state)
 /* Without any descriptor, it is not even tried. */
 static void test_no_descriptor(void **state)
 {
-    (void)state;
     struct rlimit limit, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = limit;
@@ -214,7 +212,6 @@ static void test_no_descriptor(void **state)
  */
 static void test_which_status(void **state)
 {
-    (void)state;
     static const struct {
         int error[3];
         aq_status status;
@@ -253,7 +250,6 @@ static void test_which_status(void **state)
  * ignored. */
 static void test_as_many_as_are_tried(void **state)
 {
-    (void)state;
     char list[PLANS * 16 + 16] = "", why[PLANS * 64] = "host 0: cannot be reached at ";
     for (unsigned i = 1; i <= PLANS; i++) {
         plan(i, FAILS, EIO);
@@ -285,7 +281,6 @@ static void test_as_many_as_are_tried(void **state)
 /* A connection from a free port to that same port reaches no other process. */
 static void test_itself(void **state)
 {
-    (void)state;
     plan(1, ITSELF, 0);
     call(1, 30 * SECONDS);
     wait_for_end();
@@ -312,7 +307,6 @@ static void tick_when_due(struct aqi_link *link)
 /* The first address is tried at once, each further one some time after the one before it. */
 static void test_lead(void **state)
 {
-    (void)state;
     uint64_t before = aqi_now_ns();
     struct aqi_link *link = call(3, 30 * SECONDS);
     uint64_t after = aqi_now_ns();
@@ -333,7 +327,6 @@ static void test_lead(void **state)
 /* If one fails, the next one is tried at once; those that are to be retried keep waiting. */
 static void test_next_is_at_once(void **state)
 {
-    (void)state;
     plan(1, FAILS, EHOSTUNREACH);
     call(3, 30 * SECONDS);
     assert_int_equal(plans.calls, 2);
@@ -357,7 +350,6 @@ static void test_next_is_at_once(void **state)
 /* Likewise if it fails while a later one is being tried. */
 static void test_next_but_one_is_at_once(void **state)
 {
-    (void)state;
     struct aqi_link *link = call(4, 30 * SECONDS);
     tick_when_due(link);
     assert_int_equal(plans.calls, 2);
@@ -371,7 +363,6 @@ static void test_next_but_one_is_at_once(void **state)
 /* One that closes the connection is tried again after pauses that double, up to a second. */
 static void test_pauses(void **state)
 {
-    (void)state;
     static const uint64_t pauses[] = {50, 100, 200, 400, 800, 1000, 1000};
     plan(1, CLOSED, 0);
     struct aqi_link *link = call(1, 3600 * SECONDS);
@@ -393,7 +384,6 @@ static void test_pauses(void **state)
 /* The connection is made at once, or later. */
 static void test_made(void **state)
 {
-    (void)state;
     for (unsigned later = 0; later < 2; later++) {
         plan(1, later ? LATER : AT_ONCE, 0);
         call(1, 30 * SECONDS);
@@ -406,7 +396,6 @@ static void test_made(void **state)
 /* Once one has proved itself, the connections to the other addresses are closed. */
 static void test_others_are_closed(void **state)
 {
-    (void)state;
     plan(3, AT_ONCE, 0);
     struct aqi_link *link = call(4, 30 * SECONDS);
     for (unsigned n = 1; n < 3; n++)
@@ -421,7 +410,6 @@ static void test_others_are_closed(void **state)
 /* Each address has its own reason, its latest error. */
 static void test_expiry(void **state)
 {
-    (void)state;
     plan(1, FAILS, EHOSTUNREACH);
     plan(2, CLOSED, 0);
     plan(3, MUTE, 0);
@@ -454,7 +442,6 @@ static void test_expiry(void **state)
 /* An address that answers has a separate time limit to prove itself; then the next one is tried. */
 static void test_proof_expires(void **state)
 {
-    (void)state;
     plan(1, MUTE, 0);
     uint64_t before = aqi_now_ns();
     struct aqi_link *link = call(2, 30 * SECONDS);

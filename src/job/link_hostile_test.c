@@ -110,7 +110,6 @@ static size_t hear_raw(int fd, uint8_t *bytes, size_t room)
 /* A caller that begins incorrectly, or proves nothing, gets the version and nothing else. */
 static void test_garbage(void **state)
 {
-    (void)state;
     static uint8_t much[1u << 16], said[256];
     static const struct {
         const char *bytes;
@@ -153,7 +152,6 @@ static void test_garbage(void **state)
 /* A caller that sends byte by byte, or nothing, is cut off after the usual time. */
 static void test_slow(void **state)
 {
-    (void)state;
     static const char head[] = "aqlink\2\0";
     world_open_all(10 * SECONDS, 300 * MS);
     uint64_t began = aqi_now_ns();
@@ -177,7 +175,6 @@ static void test_slow(void **state)
 /* A job survives a flood of connections, and others can still join it. */
 static void test_flood(void **state)
 {
-    (void)state;
     static int fds[FLOOD];
     unsigned most = 0;
     world_open_all(10 * SECONDS, 1 * SECONDS);
@@ -217,7 +214,6 @@ static void test_flood(void **state)
 /* Without descriptors the listener pauses: others wait, and it does not spin. */
 static void test_no_descriptors(void **state)
 {
-    (void)state;
     enum { CALLERS = 8 };
     int fds[CALLERS];
     struct rlimit limit, low;
@@ -246,7 +242,6 @@ static void test_no_descriptors(void **state)
 
 static void test_reset(void **state)
 {
-    (void)state;
     const struct linger now = {.l_onoff = 1};
     world_open_all(10 * SECONDS, 0);
     world_connect();
@@ -275,7 +270,6 @@ static void test_reset(void **state)
 /* A recorded session, replayed: its proof is of a challenge that is not used again. */
 static void test_replay(void **state)
 {
-    (void)state;
     uint8_t said[256];
     world_open_all(10 * SECONDS, 0);
     between_open(hosts[0].port);
@@ -314,7 +308,6 @@ static void send_past(void)
  */
 static void test_between(void **state)
 {
-    (void)state;
     uint64_t sums[4] = {AQI_HASH_SEED};
     sums[1] = world_sum(sums[0], (const uint8_t *)"one", 3);
     sums[2] = world_sum(sums[1], (const uint8_t *)"a second frame", 14);
@@ -347,7 +340,6 @@ static void test_between(void **state)
 /* Bytes that trickle in do not count as keep-alives: only authenticated frames do. */
 static void test_trickle(void **state)
 {
-    (void)state;
     static uint8_t bytes[65536];
     world_open(0, 500 * MS, 0);
     world_open(1, 30 * SECONDS, 0);
@@ -394,7 +386,6 @@ static void expire(struct aqi_link *link)
 
 static void test_impostors(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t len;
@@ -435,7 +426,6 @@ static void test_impostors(void **state)
 /* A host of another job. */
 static void test_other_job(void **state)
 {
-    (void)state;
     world_open_all(10 * SECONDS, 0);
     hosts[1].links->job.key[3] ^= 1;
     struct aqi_link *link = world_call(1, 0, hosts[0].at, 30 * SECONDS);
@@ -458,7 +448,6 @@ static void test_nonsense(void **state)
     } rows[] = {{BEAT, 0},  {BEAT, 3},  {BEAT, 5},      {LAST, 1},     {LAST, 4},
                 {KINDS, 0}, {KINDS, 4}, {UINT8_MAX, 0}, {UINT8_MAX, 4}};
     static const uint8_t payload[8];
-    (void)state;
     world_open_all(10 * SECONDS, 0);
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         uint8_t frame[AQI_SEAL_HEAD + sizeof(payload) + AQI_SEAL_TAG];

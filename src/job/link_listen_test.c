@@ -67,7 +67,6 @@ static void talk_nonsense(void)
 /* Strangers that come too soon after a report are counted in the next one. */
 static void test_strangers_are_counted(void **state)
 {
-    (void)state;
     world_open(0, 10 * SECONDS, 0);
     for (unsigned i = 0; i < 2; i++) {
         hosts[0].links->stranger_ns = aqi_now_ns() + 3600 * SECONDS;
@@ -88,7 +87,6 @@ static void test_strangers_are_counted(void **state)
 /* A crowd of callers is let in within a few rounds, but not all in one. */
 static void test_crowd(void **state)
 {
-    (void)state;
     enum { CALLERS = 60 };
     int fds[CALLERS];
     world_open(0, 10 * SECONDS, 10 * SECONDS);
@@ -110,7 +108,6 @@ static void test_crowd(void **state)
 /* A program that was started without standard input: 0 is a descriptor like any other. */
 static void test_descriptor_zero(void **state)
 {
-    (void)state;
     int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     assert_true(kept >= 0);
     close(STDIN_FILENO);
@@ -141,7 +138,6 @@ static void test_descriptor_zero(void **state)
 /* Whichever resource the system lacks, the listener pauses, reports it, and tries again. */
 static void test_short_of_something(void **state)
 {
-    (void)state;
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS};
     for (unsigned i = 0; i < AQI_COUNT_OF(errors); i++) {
         world_open(0, 10 * SECONDS, 10 * SECONDS);
@@ -172,7 +168,6 @@ static void test_short_of_something(void **state)
 /* A connection that was broken before it was accepted does not keep out the next one. */
 static void test_broken_before_accepted(void **state)
 {
-    (void)state;
     world_open(0, 10 * SECONDS, 10 * SECONDS);
     int fd = world_raw(hosts[0].port);
     refuse_accept = ECONNABORTED;
@@ -187,7 +182,6 @@ static void test_broken_before_accepted(void **state)
 /* Which texts are valid ranges: since there are no descriptors, these fail for another reason. */
 static void test_ranges(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         aq_status status;
@@ -276,7 +270,6 @@ static aq_status offer(struct host *host, size_t room, char *text)
 /* The best addresses come first; loopback only if there is nothing else. */
 static void test_offers(void **state)
 {
-    (void)state;
     static const struct {
         const char *names, *offered, *without_six; /* NULL: nothing to offer */
     } rows[] = {
@@ -312,7 +305,6 @@ static void test_offers(void **state)
 /* As many addresses as there is room for, without writing beyond it. */
 static void test_room_for_offers(void **state)
 {
-    (void)state;
     char text[AQI_LINK_OFFER_BYTES], port[16];
     no_six = true;
     world_open(0, 10 * SECONDS, 0);
@@ -337,7 +329,6 @@ static void test_room_for_offers(void **state)
 
 static void test_offer_before_listening(void **state)
 {
-    (void)state;
     char text[AQI_LINK_OFFER_BYTES];
     world_open(0, 10 * SECONDS, 0);
     hosts[0].links->port = 0;

@@ -92,7 +92,6 @@ static void connect_idle(uint64_t silence_ns, uint64_t other_silence_ns)
 /* They are sent after a quarter of the shorter silence limit, not earlier. */
 static void test_keep_alives(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         uint64_t impatient = 80 * SECONDS, patient = 4000 * SECONDS, beat = impatient / 4;
         connect_idle(i == 0 ? impatient : patient, i == 0 ? patient : impatient);
@@ -119,7 +118,6 @@ static void test_keep_alives(void **state)
 /* None is sent while queued data cannot be sent, nor need the host run for it. */
 static void test_no_keep_alive_behind_data(void **state)
 {
-    (void)state;
     static uint8_t bytes[1 << 20];
     connect_idle(80 * SECONDS, 80 * SECONDS);
     struct aqi_link *link = hosts[1].link;
@@ -139,7 +137,6 @@ static void test_no_keep_alive_behind_data(void **state)
 /* Silence ends a link exactly when its time has expired; what has arrived meanwhile counts. */
 static void test_silence(void **state)
 {
-    (void)state;
     const uint64_t silence = 80 * SECONDS;
     connect_idle(silence, silence);
     uint64_t heard = hosts[1].link->heard_ns;
@@ -166,7 +163,6 @@ static void test_silence(void **state)
 /* The other side had ended when its silence was noticed: that is the reported reason. */
 static void test_silent_since_it_ended(void **state)
 {
-    (void)state;
     const uint64_t silence = 80 * SECONDS;
     connect_idle(silence, silence);
     assert_int_equal(shutdown(hosts[0].link->source.fd, SHUT_WR), 0);
@@ -181,7 +177,6 @@ static void test_silent_since_it_ended(void **state)
 /* Each byte of each frame arrives, also of frames of one byte and in pieces of one byte. */
 static void test_short_frames(void **state)
 {
-    (void)state;
     static const char text[] = "abc";
     const struct iovec pieces[] = {{(void *)(uintptr_t)text, 1},
                                    {NULL, 0},
@@ -201,7 +196,6 @@ static void test_short_frames(void **state)
 /* Frames arrive intact even if received byte by byte. */
 static void test_byte_by_byte(void **state)
 {
-    (void)state;
     connect_idle(80 * SECONDS, 80 * SECONDS);
     trickle = true;
     world_send(hosts[1].link, "one", 3);
@@ -215,7 +209,6 @@ static void test_byte_by_byte(void **state)
 /* One turn sends all that the socket takes, however many frames that is. */
 static void test_turn(void **state)
 {
-    (void)state;
     enum { FRAMES = 300 };
     connect_idle(80 * SECONDS, 80 * SECONDS);
     for (unsigned i = 0; i < FRAMES; i++)
@@ -229,7 +222,6 @@ static void test_turn(void **state)
 /* Data dropped with a link is not queued any longer. */
 static void test_backlog(void **state)
 {
-    (void)state;
     static uint8_t bytes[AQI_LINK_FRAME_MAX + 1];
     const size_t len = AQI_SEAL_HEAD + 1000 + AQI_SEAL_TAG;
     connect_idle(80 * SECONDS, 80 * SECONDS);
@@ -250,7 +242,6 @@ static void test_backlog(void **state)
 /* The socket takes some of the frames, and a byte of the next one. */
 static void test_partial(void **state)
 {
-    (void)state;
     static uint8_t bytes[1000];
     const size_t len = AQI_SEAL_HEAD + sizeof(bytes) + AQI_SEAL_TAG;
     connect_idle(80 * SECONDS, 80 * SECONDS);
@@ -271,7 +262,6 @@ static void test_partial(void **state)
 /* The close has the given time limit, or the usual one; closing again changes nothing. */
 static void test_time_to_close(void **state)
 {
-    (void)state;
     static const uint64_t given[] = {0, 1 * SECONDS, 20 * SECONDS};
     for (unsigned i = 0; i < AQI_COUNT_OF(given); i++) {
         connect_idle(80 * SECONDS, 80 * SECONDS);
@@ -292,7 +282,6 @@ static void test_time_to_close(void **state)
 /* The other side closes its direction, before or after it was asked to. */
 static void test_half_closed(void **state)
 {
-    (void)state;
     static const char *const why[] = {"the connection was closed: the process there has ended",
                                       "before it had received all data"};
     for (unsigned closing = 0; closing < 2; closing++) {
@@ -315,7 +304,6 @@ static void test_half_closed(void **state)
 /* A stranger of another version receives ours, and then the end: it must not see a reset. */
 static void test_stranger_sees_the_end(void **state)
 {
-    (void)state;
     uint8_t said[64];
     size_t len = 0;
     ssize_t n;
@@ -336,7 +324,6 @@ static void test_stranger_sees_the_end(void **state)
 /* Receiving: which errors are ignored, and which end the link, for what reason. */
 static void test_receive_errors(void **state)
 {
-    (void)state;
     static const struct {
         int error;
         aq_status status; /* AQ_OK: the link does not end */
@@ -370,7 +357,6 @@ static void test_receive_errors(void **state)
 /* Likewise for sending, where the unsent bytes are reported. */
 static void test_send_errors(void **state)
 {
-    (void)state;
     static const struct {
         int error;
         aq_status status;
@@ -404,7 +390,6 @@ static void test_send_errors(void **state)
 /* Frames that the other side had sent before it ended are delivered first, to the last byte. */
 static void test_last_words(void **state)
 {
-    (void)state;
     connect_idle(80 * SECONDS, 80 * SECONDS);
     world_send(hosts[0].link, "one", 3);
     world_send(hosts[0].link, "two", 3);
@@ -424,7 +409,6 @@ static void test_last_words(void **state)
  * nothing. */
 static void test_stranger_breaks(void **state)
 {
-    (void)state;
     static const struct {
         const char *said;
         int error;

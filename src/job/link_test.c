@@ -18,7 +18,6 @@ enum { MANY = 1000, AT_ONCE = 32 };
 
 static void test_talk(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 100, 65536, AQI_LINK_FRAME_MAX, 3};
     static uint8_t bytes[AQI_LINK_FRAME_MAX];
     uint64_t sum = AQI_HASH_SEED;
@@ -58,7 +57,6 @@ static void test_talk(void **state)
  */
 static void test_packets_are_short(void **state)
 {
-    (void)state;
     static uint8_t bytes[65536];
     world_open_all(10 * SECONDS, 0);
     world_connect();
@@ -77,7 +75,6 @@ static void test_packets_are_short(void **state)
 /* Everything sent before the close arrives before the end does. Both close at once. */
 static void test_close_delivers(void **state)
 {
-    (void)state;
     static uint8_t bytes[65536];
     for (unsigned both = 0; both < 2; both++) {
         world_open_all(10 * SECONDS, 0);
@@ -120,7 +117,6 @@ static struct aqi_source make_deaf(void)
 /* A peer does not read: the close has a time limit, and reports the unsent data. */
 static void test_close_is_bounded(void **state)
 {
-    (void)state;
     static uint8_t bytes[AQI_LINK_FRAME_MAX];
     world_open_all(10 * SECONDS, 0);
     world_connect();
@@ -138,7 +134,6 @@ static void test_close_is_bounded(void **state)
 /* Data that the other side does not read waits here. */
 static void test_backlog(void **state)
 {
-    (void)state;
     static uint8_t bytes[65536];
     unsigned sent = 0;
     world_open_all(10 * SECONDS, 0);
@@ -159,7 +154,6 @@ static void test_backlog(void **state)
 
 static void test_too_large(void **state)
 {
-    (void)state;
     uint8_t *bytes = calloc(1, AQI_LINK_FRAME_MAX + 1);
     world_open_all(10 * SECONDS, 0);
     world_connect();
@@ -173,7 +167,6 @@ static void test_too_large(void **state)
 /* The hook of one end dooms another link, which is freed in the same round. */
 static void test_end_ends_another(void **state)
 {
-    (void)state;
     world_open_all(10 * SECONDS, 0);
     world_connect();
     world_call(2, 0, hosts[0].at, 30 * SECONDS);
@@ -188,7 +181,6 @@ static void test_end_ends_another(void **state)
 /* A host that sends no data for a while is alive as long as its process is. */
 static void test_idle(void **state)
 {
-    (void)state;
     world_open_all(200 * MS, 0);
     world_connect();
     world_run(1 * SECONDS);
@@ -216,7 +208,6 @@ static pid_t fork_caller(uint16_t port, uint64_t silence_ns)
 
 static void test_stopped(void **state)
 {
-    (void)state;
     int status;
     world_open(0, 300 * MS, 0);
     pid_t pid = fork_caller(hosts[0].port, 30 * SECONDS);
@@ -245,7 +236,6 @@ static void test_stopped(void **state)
 
 static void test_killed(void **state)
 {
-    (void)state;
     world_open(0, 30 * SECONDS, 0);
     pid_t pid = fork_caller(hosts[0].port, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL);
@@ -292,7 +282,6 @@ static double time_waited(const char *why, uint16_t port)
 
 static void test_unreachable(void **state)
 {
-    (void)state;
     int queue[8];
     uint16_t silent, closed;
     char list[128], part[64];
@@ -344,7 +333,6 @@ static void test_unreachable(void **state)
 
 static void test_wrong_address(void **state)
 {
-    (void)state;
     char list[128];
     world_open_all(10 * SECONDS, 0);
     /* Another host of the job is there; the next address is the right one. */
@@ -363,7 +351,6 @@ static void test_wrong_address(void **state)
 
 static void test_bad_calls(void **state)
 {
-    (void)state;
     static const char *const lists[] = {"", ",", "10.0.0.7", "10.0.0.7:1,", "name:1"};
     const struct aqi_seal_call call = {1, 0, 0};
     struct aqi_link *link;
@@ -382,7 +369,6 @@ static void test_bad_calls(void **state)
 
 static void test_ports(void **state)
 {
-    (void)state;
     static const char *const bad[] = {"x",     "1-",    "-1",    "0",       "0-5", "5-4",
                                       "1-2-3", "70000", "4000 ", "1-70000", "1,2"};
     char range[32], own[64];
@@ -414,7 +400,6 @@ static void test_ports(void **state)
 /* A host that gets the addresses that we offer can reach us. */
 static void test_offer(void **state)
 {
-    (void)state;
     char text[AQI_LINK_OFFER_BYTES], small[12] = "";
     world_open_all(10 * SECONDS, 0);
     assert_int_equal(aqi_links_offer(hosts[0].links, text, sizeof(text)), AQ_OK);
@@ -427,7 +412,6 @@ static void test_offer(void **state)
 /* Over IPv6, if available. */
 static void test_six(void **state)
 {
-    (void)state;
     char at[64];
     world_open_all(10 * SECONDS, 0);
     snprintf(at, sizeof(at), "[::1]:%u", hosts[0].port);
@@ -445,7 +429,6 @@ static void test_six(void **state)
  */
 static void test_many(void **state)
 {
-    (void)state;
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
@@ -477,7 +460,6 @@ static void test_many(void **state)
 
 static void test_speed(void **state)
 {
-    (void)state;
     static uint8_t bytes[65536];
     enum { FRAMES = 400, TURNS = 400, WAITING = 4 << 20 };
     world_open_all(10 * SECONDS, 0);

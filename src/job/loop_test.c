@@ -30,7 +30,6 @@ static void complain(const char *why)
 
 static int set_up(void **state)
 {
-    (void)state;
     int epoll;
     assert_int_equal(aqi_loop_open(complain, &epoll), AQ_OK);
     assert_true(epoll >= 0);
@@ -40,7 +39,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     aqi_loop_close();
     free((void *)(uintptr_t)complaint);
     complaint = NULL;
@@ -76,7 +74,6 @@ static void drop_all(struct aqi_source *source)
 /* All are ready together; the first callback frees all of them, so no other may be touched. */
 static void test_callback_frees_others(void **state)
 {
-    (void)state;
     for (int i = 0; i < MANY; i++)
         make(i, drop_all);
     aqi_loop_once(UINT64_MAX);
@@ -95,7 +92,6 @@ static void silence_all(struct aqi_source *source)
 
 static void test_callback_silences_others(void **state)
 {
-    (void)state;
     for (int i = 0; i < MANY; i++)
         make(i, silence_all);
     aqi_loop_once(UINT64_MAX);
@@ -110,7 +106,6 @@ static void test_callback_silences_others(void **state)
 
 static void test_deadline(void **state)
 {
-    (void)state;
     uint64_t deadline = aqi_now_ns() + 20000000;
     aqi_loop_once(deadline);
     assert_true(aqi_now_ns() >= deadline);
@@ -119,7 +114,6 @@ static void test_deadline(void **state)
 
 static void test_refusals_are_told(void **state)
 {
-    (void)state;
     struct aqi_source source;
     aqi_source_open(&source, eventfd(0, EFD_CLOEXEC), silence_all);
     int fd = source.fd;

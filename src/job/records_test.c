@@ -18,7 +18,6 @@ static int name_files(void)
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (mkdtemp(folder) == NULL) return -1;
     snprintf(stats, sizeof(stats), "%s/stats", folder);
     snprintf(trace, sizeof(trace), "%s/trace", folder);
@@ -27,7 +26,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(stats);
     unlink(trace);
     return rmdir(folder);
@@ -61,7 +59,6 @@ static const char *content(const char *name)
 
 static void test_whole_lines(void **state)
 {
-    (void)state;
     int first = begin(0, AQI_SHOW_STATS), second = begin(1, AQI_SHOW_STATS);
     assert_string_equal(content(stats), ""); /* the file exists at once */
     put(first, "rank 0: put 1");
@@ -80,7 +77,6 @@ static void test_whole_lines(void **state)
 /* A file of events begins and ends as JSON, whichever ranks write to it. */
 static void test_events(void **state)
 {
-    (void)state;
     int fd = begin(1, AQI_SHOW_TRACE);
     put(fd, "[\n{\"name\":\"x\",\"ts\":1.500,\"pid\":1},\n{\"name\":\"y\",\"ts\":2.000,\"pid\":1}"
             "\n]\n");
@@ -99,7 +95,6 @@ static void test_events(void **state)
 /* Data written before a rank died arrives, even if a child of it holds the socket. */
 static void test_drain(void **state)
 {
-    (void)state;
     int fd = begin(0, AQI_SHOW_STATS);
     assert_int_equal(send(fd, "rank 0: put 1 operations\n", 25, MSG_NOSIGNAL), 25);
     aqi_records_drain();
@@ -112,7 +107,6 @@ static void test_drain(void **state)
 static void test_counted_for_the_dead(void **state)
 {
     int counters;
-    (void)state;
     assert_int_equal(aqi_counters_share(&counters), AQ_OK);
     aqi_top_take(1, counters);
     aqi_count(AQI_CTR_PUT, 3);
@@ -126,7 +120,6 @@ static void test_counted_for_the_dead(void **state)
 
 static void test_not_writable(void **state)
 {
-    (void)state;
     snprintf(stats, sizeof(stats), "%s/nowhere/stats", folder);
     assert_int_equal(name_files(), 0);
     int fd = begin(0, AQI_SHOW_STATS);
@@ -143,7 +136,6 @@ static void test_not_writable(void **state)
 /* A file that cannot be completed keeps its whole lines, and the job continues. */
 static void test_full(void **state)
 {
-    (void)state;
     static const char lines[] = "aq[0.0] 1.000 us am x\naq[0.0] 2.000 us am y\n";
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);

@@ -89,7 +89,6 @@ static size_t frame_of(struct aqi_seal *seal, uint8_t kind, const void *payload,
 
 static void test_wire(void **state)
 {
-    (void)state;
     /* Computed with Python's hmac and with "openssl mac". */
     static const uint8_t proof[] = {0xef, 0xe7, 0x6e, 0xbb, 0x2c, 0xa0, 0xc3, 0x8d,
                                     0x5a, 0xf0, 0x19, 0xf3, 0x43, 0xb4, 0xd9, 0x06};
@@ -146,7 +145,6 @@ static void move(struct aqi_seal *to, const uint8_t *stream, size_t len, size_t 
 
 static void test_frames(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0,   1,    15,    16,    17,    0,
                                    100, 4096, 65535, 65536, 3,     AQI_SEAL_FRAME_MAX,
                                    2,   20,   64,    10000, 70000, 0};
@@ -181,7 +179,6 @@ static void test_frames(void **state)
  */
 static void test_handshake_in_pieces(void **state)
 {
-    (void)state;
     struct pair pair;
     open_pair(&pair);
     struct aqi_seal *caller = &pair.end[CALLER], *listener = &pair.end[LISTENER];
@@ -216,7 +213,6 @@ static void test_handshake_in_pieces(void **state)
 /* With any bit of the handshake changed, one side detects it, and neither accepts the other. */
 static void test_altered_handshake(void **state)
 {
-    (void)state;
     static const unsigned lens[] = {CHALLENGE_LEN, CALL_LEN, ACCEPT_LEN};
     for (unsigned message = 0; message < 3; message++)
         for (unsigned bit = 0; bit < lens[message] * 8; bit++) {
@@ -285,7 +281,6 @@ static unsigned count_frames(struct aqi_seal *to, const void *bytes, size_t len,
 
 static void test_altered_frames(void **state)
 {
-    (void)state;
     uint8_t *more = calloc(1, 1u << 24);
     assert_non_null(more);
     for (unsigned role = 0; role < 2; role++)
@@ -311,7 +306,6 @@ static void test_altered_frames(void **state)
 /* Frames repeated, left out, swapped, reflected, and from another stream of the same two hosts. */
 static void test_other_order(void **state)
 {
-    (void)state;
     static const struct {
         unsigned good;
         int order[3]; /* of the frames; -1: the first of the other stream, -2: of the receiver */
@@ -347,7 +341,6 @@ static void test_other_order(void **state)
 /* The stream ends after any of its bytes: only whole frames are delivered. */
 static void test_cut_anywhere(void **state)
 {
-    (void)state;
     for (size_t len = 0; len < sizeof(uint8_t[FRAMES][FRAME_LEN]); len++) {
         struct pair pair;
         uint8_t stream[FRAMES][FRAME_LEN];
@@ -380,7 +373,6 @@ static void test_cut_anywhere(void **state)
 /* A recorded session, replayed to a new listener and to a new caller. */
 static void test_replay(void **state)
 {
-    (void)state;
     struct pair recorded, pair;
     uint8_t said[MOST];
     shake(&recorded);
@@ -397,7 +389,6 @@ static void test_replay(void **state)
 /* Two callers on two connections: the messages of one are useless on the other's. */
 static void test_two_callers(void **state)
 {
-    (void)state;
     struct pair a, b;
     open_pair(&a);
     open_pair(&b);
@@ -416,7 +407,6 @@ static void test_two_callers(void **state)
 /* Each side's own message is reflected to it. */
 static void test_reflected_handshake(void **state)
 {
-    (void)state;
     struct pair pair;
     uint8_t said[MOST];
     open_pair(&pair);
@@ -435,7 +425,6 @@ static void test_reflected_handshake(void **state)
 
 static void test_wrong_key(void **state)
 {
-    (void)state;
     struct aqi_seal caller, listener;
     uint8_t said[MOST];
     open_end(&caller, &other_job, AQI_SEAL_CALLER, &to_five);
@@ -452,7 +441,6 @@ static void test_wrong_key(void **state)
 /* Each side learns the version of the other, whichever is newer, and reports both. */
 static void test_wrong_version(void **state)
 {
-    (void)state;
     struct pair pair;
     uint8_t said[MOST];
     open_pair(&pair);
@@ -472,7 +460,6 @@ static void test_wrong_version(void **state)
 
 static void test_wrong_host(void **state)
 {
-    (void)state;
     struct aqi_seal caller, listener;
     const struct aqi_seal_call host_six = {.to = 6};
     uint8_t said[MOST];
@@ -490,7 +477,6 @@ static void test_wrong_host(void **state)
 /* Before authentication, an end looks at few bytes and keeps none of the rest. */
 static void test_strangers(void **state)
 {
-    (void)state;
     static uint8_t much[1u << 20];
     struct pair pair;
     open_pair(&pair);
@@ -516,7 +502,6 @@ static void test_strangers(void **state)
 
 static void test_too_long(void **state)
 {
-    (void)state;
     struct pair pair;
     shake(&pair);
     static const uint8_t head[] = {1, 0, 0x10, DATA}, none[] = {1, 0, 0, AQI_SEAL_READY};
@@ -528,7 +513,6 @@ static void test_too_long(void **state)
 
 static int group_setup(void **state)
 {
-    (void)state;
     const char *missing = aqi_mac_missing();
     if (missing != NULL) {
         print_message("%s\n", missing);
@@ -542,7 +526,6 @@ static int group_setup(void **state)
 
 static int group_teardown(void **state)
 {
-    (void)state;
     aqi_seal_job_close(&job);
     aqi_seal_job_close(&other_job);
     return 0;

@@ -114,7 +114,6 @@ static void test_agreeing_alone(void **state)
 
 static void test_settings_from_the_launcher(void **state)
 {
-    (void)state;
     struct aqi_settings_table *const tables[] = {&aqi_job_settings};
     static const char *const names[] = {"AQ_RANK", "AQ_SIZE", "AQ_BOOT_FD", "AQ_JOB_ID",
                                         "AQ_START_TIMEOUT"};
@@ -150,7 +149,6 @@ static void test_alone_by_mistake_and_on_purpose(void **state)
         {"pmi", "1", AQ_ESTATE, "PMI_FD is not set"},
     };
     struct aqi_settings_table *const tables[] = {&aqi_job_settings};
-    (void)state;
     setenv("SLURM_PROCID", "0", 1);
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_boot *_Atomic boot = NULL;

@@ -14,13 +14,11 @@ static int counters = -1; /* of this process, which stands for rank 1 */
 
 static int share(void **state)
 {
-    (void)state;
     return aqi_counters_share(&counters) == AQ_OK ? 0 : -1;
 }
 
 static int unshare(void **state)
 {
-    (void)state;
     return close(counters);
 }
 
@@ -52,7 +50,6 @@ static ssize_t hear(int fd, struct aqi_top_packet *packet)
 static void test_counters(void **state)
 {
     uint64_t value[AQI_CTR_COUNT], before = aqi_counter_sum(AQI_CTR_PUT);
-    (void)state;
     assert_false(aqi_top_counters(1, value));
     aqi_top_take(1, dup(counters));
     aqi_count(AQI_CTR_PUT, 3);
@@ -64,7 +61,6 @@ static void test_counters(void **state)
 /* Counters passed again by a rank are closed. */
 static void test_refused_counters(void **state)
 {
-    (void)state;
     aqi_top_take(1, dup(counters));
     int fd = dup(counters);
     aqi_top_take(1, fd);
@@ -74,7 +70,6 @@ static void test_refused_counters(void **state)
 static void test_shown(void **state)
 {
     static struct aqi_top_packet packet;
-    (void)state;
     aqi_top_take(1, dup(counters));
     int fd = watcher();
     shows_at(1000 * MS);
@@ -114,7 +109,6 @@ static void test_intervals(void **state)
         uint32_t ms;
         uint64_t ns;
     } rows[] = {{0, 100 * MS}, {1, 100 * MS}, {250, 250 * MS}, {UINT32_MAX, 3600000 * MS}};
-    (void)state;
     int fd = watcher(), other = watcher();
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         ask(fd, aqi_wire_version(AQI_WIRE_TOP), rows[i].ms);
@@ -138,7 +132,6 @@ static void test_refused_watchers(void **state)
 {
     static struct aqi_top_packet packet;
     int fds[WATCHERS + 1];
-    (void)state;
     fds[0] = watcher();
     ask(fds[0], aqi_wire_version(AQI_WIRE_TOP) + 1, 200);
     shows_at(1);
@@ -161,7 +154,6 @@ static void test_no_descriptors(void **state)
 {
     struct rlimit all, none;
     struct sockaddr_un address;
-    (void)state;
     socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
@@ -220,7 +212,6 @@ static void expect_peers(int fd, unsigned lines)
 static void test_peers(void **state)
 {
     enum { LINES = 40000 };
-    (void)state;
     int fds[2] = {watcher(), watcher()}, other = watcher();
     struct aqi_top_packet packet;
     ask(other, aqi_wire_version(AQI_WIRE_TOP), 1000);

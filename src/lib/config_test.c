@@ -9,7 +9,6 @@
 
 static int config_clean(void **state)
 {
-    (void)state;
     return clearenv();
 }
 
@@ -141,7 +140,6 @@ static void values_of_the_documents(void **state)
 
 static void other_names_are_no_settings(void **state)
 {
-    (void)state;
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
     for (size_t i = 0; lib_other_names[i] != NULL; i++)
@@ -157,7 +155,6 @@ static void other_names_are_no_settings(void **state)
 /* Scripts set all of them, even those without effect here. */
 static void names_of_the_documents_are_known(void **state)
 {
-    (void)state;
     static const char *const names[] = {"GASNET_AMRDMA_CYCLE",
                                         "GASNET_AMRDMA_DEPTH",
                                         "GASNET_AMRDMA_LIMIT",

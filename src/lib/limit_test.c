@@ -64,7 +64,6 @@ static void what_was_printed_is_written(void **state)
 {
     int pipe_fd[2];
     char buf[2 * sizeof(text)];
-    (void)state;
     make_pipe(pipe_fd);
     int status = run_child(pipe_fd, NULL);
     assert_true(WIFEXITED(status));
@@ -87,7 +86,6 @@ static void block_signal(void)
 static void who_cannot_write_dies_of_the_signal(void **state)
 {
     void (*const prepare[])(void) = {NULL, block_signal};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(prepare); i++) {
         int pipe_fd[2];
         make_pipe(pipe_fd);
@@ -122,7 +120,6 @@ static void begin_holding(void)
 static void a_stream_that_is_held_is_left_out(void **state)
 {
     int pipe_fd[2];
-    (void)state;
     make_pipe(pipe_fd);
     int status = run_child(pipe_fd, begin_holding);
     assert_true(WIFEXITED(status));
@@ -144,7 +141,6 @@ static void begin_leaving(void)
 static void who_leaves_already_has_one_limit(void **state)
 {
     int pipe_fd[2];
-    (void)state;
     make_pipe(pipe_fd);
     fill_pipe(pipe_fd);
     int status = run_child(pipe_fd, begin_leaving);
@@ -188,7 +184,6 @@ static int run_stopped(unsigned stops, unsigned alarms)
 
 static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
 {
-    (void)state;
     assert_int_equal(run_stopped(ROUNDS - 1, 1), 0);
     assert_int_equal(run_stopped(ROUNDS, 1), 7 << 8);
 }
@@ -196,7 +191,6 @@ static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
 /* However long a stop lasts, it costs the process no more rounds than a short one. */
 static void a_stopped_time_is_one_round(void **state)
 {
-    (void)state;
     assert_int_equal(run_stopped(1, 100 * ROUNDS), 0);
     assert_int_equal(run_stopped(ROUNDS - 1, 100 * ROUNDS), 0);
     assert_int_equal(run_stopped(ROUNDS, 100 * ROUNDS), 7 << 8);

@@ -56,14 +56,12 @@ static const char *compare(uint32_t rank, aq_status wanted)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(marks, 0, sizeof(marks));
     return 0;
 }
 
 static void those_that_are_the_same_say_nothing(void **state)
 {
-    (void)state;
     assert_string_equal(compare(0, AQ_OK), "");
     assert_int_equal(tables, 0);
 }
@@ -71,7 +69,6 @@ static void those_that_are_the_same_say_nothing(void **state)
 static void versions_that_fit_are_one_warning(void **state)
 {
     char text[128];
-    (void)state;
     marks[2].patch = marks[3].patch = 7;
     snprintf(text, sizeof(text),
              "2 of the 4 ranks have a different version of libaqueduct than rank 0, which has %s: "
@@ -84,7 +81,6 @@ static void versions_that_fit_are_one_warning(void **state)
 static void versions_that_do_not_are_an_error_everywhere(void **state)
 {
     char text[128];
-    (void)state;
     marks[1].patch = 7;
     for (unsigned i = 0; i < 2; i++) {
         marks[3].minor = (uint8_t)(i == 0);
@@ -102,7 +98,6 @@ static void versions_that_do_not_are_an_error_everywhere(void **state)
 static void formats_that_differ_are_an_error_everywhere(void **state)
 {
     char text[256];
-    (void)state;
     for (unsigned i = 0; i < sizeof(marks[0].wires); i++) {
         bool known = i < AQI_WIRE_OF_JOB;
         unsigned ours = known ? aqi_wires[i].version : 0;
@@ -123,7 +118,6 @@ static void formats_that_differ_are_an_error_everywhere(void **state)
 /* Settings that only one of the versions has cannot be compared. */
 static void other_rows_are_not_compared(void **state)
 {
-    (void)state;
     marks[1].patch = 1;
     marks[1].settings = 5;
     marks[1].rows = 3;

@@ -28,7 +28,6 @@ static void expect(const char *text)
 
 static int begin(void **state)
 {
-    (void)state;
     said[0] = '\0';
     alike_open(take);
     return 0;
@@ -36,14 +35,12 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     alike_close();
     return 0;
 }
 
 static void once_with_a_count(void **state)
 {
-    (void)state;
     came("aq[4] udp: no way", 1000);
     expect("aq[4] udp: no way\n"); /* at once */
     came("aq[2] udp: no way", 1001);
@@ -62,7 +59,6 @@ static void once_with_a_count(void **state)
 
 static void who_says_it_again_is_shown_again(void **state)
 {
-    (void)state;
     came("aq[0] udp: no way", 0);
     came("aq[1] udp: no way", 1);
     came("aq[0] udp: no way", 2);
@@ -75,7 +71,6 @@ static void who_says_it_again_is_shown_again(void **state)
 
 static void what_is_long_is_cut(void **state)
 {
-    (void)state;
     char line[400], text[300];
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
@@ -94,7 +89,6 @@ static void what_is_long_is_cut(void **state)
 /* With more texts than are kept, each is still printed, and each rank listed. */
 static void many(void **state)
 {
-    (void)state;
     char line[64], wanted[64];
     for (unsigned rank = 0; rank < 3; rank++)
         for (unsigned i = 0; i < 100; i++) {
@@ -116,7 +110,6 @@ static void many(void **state)
 
 static void hosts(void **state)
 {
-    (void)state;
     came("aqrun: host n1: not reached (no n1); try ssh n1; ending the job", 0);
     came("aqrun: host n3: not reached (no n3); try ssh n3", 1);
     came("aqrun: host n4: something else", 2);
@@ -133,7 +126,6 @@ static void hosts(void **state)
 
 static void what_is_no_such_line_stays(void **state)
 {
-    (void)state;
     static const char *const lines[] = {"aq[x] y: z", "", "aq[1]", "hello"};
     for (size_t i = 0; i < AQI_COUNT_OF(lines); i++)
         for (unsigned k = 0; k < 2; k++) {

@@ -43,7 +43,6 @@ static void expect(const struct carry *carry, const char *names)
 
 static void all_but_local(void **state)
 {
-    (void)state;
     const struct carry carry = {NULL, false};
     expect(&carry, "PATH HOME A DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM BASH_FUNC_f%% "
                    "LD_LIBRARY_PATH ");
@@ -51,7 +50,6 @@ static void all_but_local(void **state)
 
 static void named_ones_too(void **state)
 {
-    (void)state;
     static const char *names[] = {"DISPLAY", "NOT_SET", NULL};
     const struct carry carry = {names, false};
     expect(&carry, "PATH HOME A DISPLAY DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM "
@@ -60,7 +58,6 @@ static void named_ones_too(void **state)
 
 static void named_ones_only(void **state)
 {
-    (void)state;
     static const char *names[] = {"A", "SSH_AUTH_SOCK", NULL};
     const struct carry carry = {names, true};
     expect(&carry, "A SSH_AUTH_SOCK AQ_WAIT GASNET_X ");

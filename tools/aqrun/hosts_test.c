@@ -28,7 +28,6 @@ static const char *written(struct hosts *hosts)
 
 static void lists(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"a", "a"},
         {"a,b c\td\n", "a b c d"},
@@ -60,7 +59,6 @@ static void lists(void **state)
 
 static void lists_that_make_no_sense(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"", "it contains no host"},
         {" ,, ", "it contains no host"},
@@ -105,7 +103,6 @@ static void lists_that_make_no_sense(void **state)
 
 static void long_names(void **state)
 {
-    (void)state;
     char name[HOSTS_NAME + 8];
     for (unsigned len = HOSTS_NAME - 1; len <= HOSTS_NAME + 1; len++) {
         struct hosts hosts = {0};
@@ -122,7 +119,6 @@ static void long_names(void **state)
 
 static void many_hosts(void **state)
 {
-    (void)state;
     struct hosts hosts = {0};
     assert_false(hosts_add_list(&hosts, "--hosts", "n[1-65536],N[00001-65536]"));
     hosts_free(&hosts);
@@ -136,7 +132,6 @@ static void many_hosts(void **state)
 
 static void this_machine(void **state)
 {
-    (void)state;
     char own[HOSTS_NAME + 1] = "", list[2 * HOSTS_NAME + 64];
     assert_int_equal(gethostname(own, sizeof(own) - 1), 0);
     own[strcspn(own, ".")] = '\0';
@@ -157,7 +152,6 @@ static void this_machine(void **state)
 
 static void lines(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *hosts;
         enum hosts_format format;
@@ -183,7 +177,6 @@ static void lines(void **state)
 
 static void lines_that_make_no_sense(void **state)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"", "file: it contains no host"},
         {"# nothing\n\n", "file: it contains no host"},
@@ -215,7 +208,6 @@ static void lines_that_make_no_sense(void **state)
 
 static void files(void **state)
 {
-    (void)state;
     struct hosts hosts = {0};
     assert_false(hosts_add_file(&hosts, "FILE", "/no/such/file", HOSTS_PLAIN));
     assert_non_null(strstr(hosts.why, "FILE: /no/such/file: cannot open this hostfile: No such"));
@@ -233,7 +225,6 @@ static const char *const batch_variables[] = {
 
 static int forget(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(batch_variables); i++)
         unsetenv(batch_variables[i]);
     return 0;

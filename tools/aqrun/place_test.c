@@ -16,7 +16,6 @@ static struct hosts hosts_of(const char *list)
 
 static void placements(void **state)
 {
-    (void)state;
     static const struct {
         const char *hosts;
         struct place_wish wish;
@@ -62,7 +61,6 @@ static void placements(void **state)
 
 static void wishes_that_cannot_be(void **state)
 {
-    (void)state;
     static const struct {
         const char *hosts;
         struct place_wish wish;
@@ -121,7 +119,6 @@ static void check_any(unsigned seed)
 
 static void any(void **state)
 {
-    (void)state;
     for (unsigned seed = 0; seed < 5000; seed++)
         check_any(seed);
 }

@@ -25,7 +25,6 @@ static const char *name_of(uint32_t host)
 
 static void says_who_is_missing(void **state)
 {
-    (void)state;
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 100 * SECOND};
     char line[PROGRESS_LINE];
@@ -50,7 +49,6 @@ static void says_who_is_missing(void **state)
 
 static void names_some(void **state)
 {
-    (void)state;
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 0};
     char line[PROGRESS_LINE];
@@ -69,7 +67,6 @@ static void names_some(void **state)
 /* A slow start does not flood the screen. */
 static void says_it_seldom(void **state)
 {
-    (void)state;
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 0};
     char line[PROGRESS_LINE];

@@ -100,7 +100,6 @@ static const char ssh_script[] =
 
 static int make_folder(void **state)
 {
-    (void)state;
     char text[512];
     int epoll;
     strcpy(top, "/tmp/aq-session-test-XXXXXX");
@@ -134,7 +133,6 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 
 static int remove_folder(void **state)
 {
-    (void)state;
     aqi_source_close(&child_signals);
     aqi_loop_close();
     return nftw(top, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -211,7 +209,6 @@ static void expect_ticket(size_t len)
 /* The ticket arrives complete. */
 static void ticket(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {0, 100, 1000000};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         struct sessions *sessions = open_sessions(4, PATIENCE);
@@ -229,7 +226,6 @@ static void ticket(void **state)
 
 static void failures(void **state)
 {
-    (void)state;
     static const char *const cases[][3] = {
         {"down", "it could not be reached (ssh: connect to host down port 22: Connection refused)",
          "/ssh down true"},
@@ -260,7 +256,6 @@ static void failures(void **state)
 
 static void no_ssh(void **state)
 {
-    (void)state;
     struct sessions *sessions = open_sessions(1, PATIENCE);
     start_with(sessions, "/no/such/ssh", 0, "n0", 10);
     start_with(sessions, "/", 1, "n1", 10);
@@ -274,7 +269,6 @@ static void no_ssh(void **state)
 /* The output of login scripts is passed on as printable lines, and does no harm. */
 static void login_text(void **state)
 {
-    (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start_short(sessions, 1, "motd", 1000);
     run_until(sessions, 1);
@@ -289,7 +283,6 @@ static void login_text(void **state)
 
 static void talks_for_ever(void **state)
 {
-    (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "talks", 0);
     run_until(sessions, 1);
@@ -300,7 +293,6 @@ static void talks_for_ever(void **state)
 /* A background process keeps the session's output open: it is not waited for. */
 static void holds_output(void **state)
 {
-    (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "holds", 0);
     run_until(sessions, 1);
@@ -323,7 +315,6 @@ static bool has_line(const char *text)
 /* At most the fan-out start before one has answered or ended. Host 10 comes before host 0. */
 static void fan_out(void **state)
 {
-    (void)state;
     const uint32_t count = 12, fanout = 3;
     struct sessions *sessions = open_sessions(fanout, PATIENCE);
     for (uint32_t i = 0; i < count; i++)
@@ -355,7 +346,6 @@ static void fan_out(void **state)
 /* Until its process has been reaped, a session has not ended. */
 static void ends_when_reaped(void **state)
 {
-    (void)state;
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "down", 10);
     sessions_tick(sessions, aqi_now_ns());

@@ -28,7 +28,6 @@ static const char *joined(const char *command, const char *options, const char *
 
 static void words(void **state)
 {
-    (void)state;
     assert_string_equal(joined("ssh", "", "n1"), "[ssh]" DEFAULTS "[n1]" LINE);
     assert_string_equal(joined("/usr/bin/ssh", " -p 22 ", "me@n1"),
                         "[/usr/bin/ssh][-p][22]" DEFAULTS "[me@n1]" LINE);
@@ -42,7 +41,6 @@ static void words(void **state)
 
 static void by_hand(void **state)
 {
-    (void)state;
     char why[SSH_WHY], text[256], small[12];
     const struct ssh_way way = {"ssh", "-o 'A b'", "/opt/bin/aqrun"};
     char **argv = ssh_argv(&way, "n3", why);
@@ -124,7 +122,6 @@ static void try_folder(const char *top, const char *folder)
 
 static void any_path(void **state)
 {
-    (void)state;
     static const char *const folders[] = {
         "plain-1.0_x+y,z:@", "with blank", "do$HOME`ls`", "a'b",   "bang!x",   "back\\slash\\n",
         "new\nline",         "end\n",      "a\"b",        "*?[a]", "~me",      "per%cent%s",
@@ -139,7 +136,6 @@ static void any_path(void **state)
 
 static void addresses(void **state)
 {
-    (void)state;
     static const char offer[] = "10.0.0.7:4000,[fd00::7]:4000";
     static const struct {
         const char *connection, *before;

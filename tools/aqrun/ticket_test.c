@@ -58,7 +58,6 @@ static void assert_texts(const char **a, const char **b)
 
 static void there_and_back(void **state)
 {
-    (void)state;
     size_t len;
     char why[TICKET_WHY];
     struct ticket t;
@@ -94,7 +93,6 @@ static void there_and_back(void **state)
 /* Bytes after a ticket are not consumed. */
 static void with_more_behind(void **state)
 {
-    (void)state;
     size_t len;
     char why[TICKET_WHY];
     struct ticket t;
@@ -109,7 +107,6 @@ static void with_more_behind(void **state)
 
 static void cut_anywhere(void **state)
 {
-    (void)state;
     size_t len;
     char why[TICKET_WHY];
     struct ticket t;
@@ -128,7 +125,6 @@ static void cut_anywhere(void **state)
 
 static void other_versions(void **state)
 {
-    (void)state;
     static const char *const lines[] = {"aqrun ticket 0 0.0.1\n", "aqrun ticket 99 12.3.4-rc1\n",
                                         "aqrun ticket 2 99.0.0\nand what it has"};
     for (size_t i = 0; i < AQI_COUNT_OF(lines); i++) {
@@ -147,7 +143,6 @@ static void other_versions(void **state)
 
 static void no_tickets(void **state)
 {
-    (void)state;
     static const char *const texts[][2] = {
         {"Welcome\n", "no ticket on"},
         {"aqrun tickot 1", "no ticket on"},
@@ -179,7 +174,6 @@ static void refused(const struct ticket *ticket, const char *field)
 
 static void nonsense(void **state)
 {
-    (void)state;
     static const char *none[] = {NULL}, *nameless[] = {"A=1", "B", NULL};
     static const struct ticket_host beyond[] = {{2, 21, 4, "n2"}}, strange[] = {{3, 0, 1, "n3"}};
     struct ticket t = whole;
@@ -234,7 +228,6 @@ static void nonsense(void **state)
 
 static void just_sense(void **state)
 {
-    (void)state;
     static const char *shortest[] = {"x", NULL};
     static const struct ticket_host last[] = {{2, 23, 1, "n"}, {6, 0, 24, "n"}};
     size_t len;
@@ -260,7 +253,6 @@ static size_t find(const uint8_t *bytes, size_t len, const char *name)
 /* A ticket of a compatible version is accepted, with a message. */
 static void other_patch(void **state)
 {
-    (void)state;
     char why[TICKET_WHY] = "x";
     struct ticket got;
     size_t len, head;
@@ -280,7 +272,6 @@ static void other_patch(void **state)
 /* A field with another name is skipped, but then its own is missing. */
 static void missing_and_twice(void **state)
 {
-    (void)state;
     size_t len;
     char why[TICKET_WHY];
     struct ticket t;
@@ -296,7 +287,6 @@ static void missing_and_twice(void **state)
 
 static void unknown_fields(void **state)
 {
-    (void)state;
     static const uint8_t later[] = "\5later\3\0\0\0abc";
     size_t len, more = sizeof(later) - 1;
     char why[TICKET_WHY];
@@ -316,7 +306,6 @@ static void unknown_fields(void **state)
 
 static void too_large(void **state)
 {
-    (void)state;
     size_t len;
     char why[TICKET_WHY];
     struct ticket t = whole;

@@ -125,7 +125,6 @@ static void calls_expect(uint32_t rank, const struct aqi_control *message, aq_st
 
 static void a_call_of_some_pieces(void **state)
 {
-    (void)state;
     calls_open(2);
     struct aqi_control message = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 5);
     struct aqi_control bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
@@ -180,7 +179,6 @@ static void parts_have_a_size(void **state)
         {2, AQI_CALL_TABLE, AQI_CONTROL_PART},
         {2048, AQI_CALL_TABLE, AQI_CONTROL_GATHER / 2048},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         static const uint64_t huge[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << 32};
         struct aqi_control message = calls_piece(cases[i].call, 1, 0, 8);
@@ -199,7 +197,6 @@ static void parts_have_a_size(void **state)
 
 static void calls_without_data(void **state)
 {
-    (void)state;
     calls_open(1);
     struct aqi_control message = calls_piece(AQI_CALL_TABLE, 1, 0, 0);
     message.bytes = 0;
@@ -221,7 +218,6 @@ static void calls_without_data(void **state)
 static void names_of_shared_objects(void **state)
 {
     char name[AQI_CONTROL_NAME + 1];
-    (void)state;
     memset(name, 'n', sizeof(name));
     calls_open(2);
     struct aqi_control message = calls_piece(AQI_CALL_SHARE, 1, 0, AQI_CONTROL_NAME + 1);
@@ -248,7 +244,6 @@ static void names_of_shared_objects(void **state)
 /* Once a call has failed, so do later ones, one answer each. */
 static void calls_after_a_failed_one(void **state)
 {
-    (void)state;
     calls_open(2);
     struct aqi_control message = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 8);
     calls_expect(0, &message, AQ_OK);

@@ -261,7 +261,6 @@ static const struct {
  */
 static void signals_come_after_parts_of_the_time_out(void **state)
 {
-    (void)state;
     static const uint64_t ends[] = {
         [OBEYS] = 0, [WANTS_TERM] = QUARTER, [WANTS_KILL] = 3 * QUARTER};
     for (size_t cause = 0; cause < AQI_COUNT_OF(causes); cause++)
@@ -284,7 +283,6 @@ static void signals_come_after_parts_of_the_time_out(void **state)
 /* It may, for example, write its last output for as long as others may run before SIGKILL. */
 static void who_has_ended_the_job_gets_the_same_time(void **state)
 {
-    (void)state;
     static const enum temper tempers[] = {OBEYS, OBEYS, OBEYS, WANTS_KILL};
     closing_open(tempers, RANKS);
     closing_say(LAST, 7, "");
@@ -300,7 +298,6 @@ static void who_has_ended_the_job_gets_the_same_time(void **state)
 /* It cannot be notified, so there is nothing to wait for. */
 static void who_has_not_joined_gets_sigterm_at_once(void **state)
 {
-    (void)state;
     static const enum temper tempers[] = {WANTS_TERM, OBEYS, OBEYS, OBEYS};
     static const enum temper deaf[] = {WANTS_KILL, OBEYS, OBEYS, OBEYS};
     closing_open(tempers, 0);
@@ -325,7 +322,6 @@ static void who_has_not_joined_gets_sigterm_at_once(void **state)
 /* Time during which the job is stopped, before or after SIGTERM, postpones all that follows. */
 static void a_stopped_time_does_not_count(void **state)
 {
-    (void)state;
     static const enum temper tempers[] = {WANTS_TERM, WANTS_KILL, WANTS_KILL, OBEYS};
     for (uint64_t before = LATER_NS; before < EXIT_NS / 2; before += EXIT_NS / 2 - 2 * LATER_NS) {
         const uint64_t stop = 10 * EXIT_NS, late = before < QUARTER ? stop : 0;
@@ -347,7 +343,6 @@ static void a_stopped_time_does_not_count(void **state)
 /* On a second request, SIGKILL is sent at once to those still alive. */
 static void a_second_signal_kills_at_once(void **state)
 {
-    (void)state;
     static const enum temper tempers[] = {OBEYS, WANTS_TERM, WANTS_KILL, WANTS_KILL};
     closing_open(tempers, RANKS);
     cause_signal();
@@ -369,7 +364,6 @@ static void a_second_signal_kills_at_once(void **state)
  */
 static void the_end_is_bounded(void **state)
 {
-    (void)state;
     static const enum temper asleep[] = {OBEYS, ASLEEP, WANTS_TERM, OBEYS};
     closing_open(asleep, RANKS);
     cause_exit();
@@ -393,7 +387,6 @@ static void the_end_is_bounded(void **state)
  */
 static void the_first_code_is_kept(void **state)
 {
-    (void)state;
     static const struct {
         int said, then, code; /* `then`: how rank 0 ends, LATER_NS after the request */
     } rows[] = {

@@ -67,7 +67,6 @@ static void nonsense_changes_nothing(void **state)
         {1, 0, HUB_FRAMES, 0, 1, NULL, 0},
         {1, 0, 0, 0, 1, NULL, 0},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         open_one(rows[i].at);
         if (rows[i].at != 0) aqi_hub_attached(one.hub, 0);
@@ -85,7 +84,6 @@ static void nonsense_changes_nothing(void **state)
 
 static void entries_come_once(void **state)
 {
-    (void)state;
     open_one(1);
     aqi_hub_attached(one.hub, 0);
     attach(4, 1, 0);
@@ -103,7 +101,6 @@ static void entries_come_once(void **state)
 /* 7 has one child, the last agent: nothing is kept for another. */
 static void what_all_have_is_said(void **state)
 {
-    (void)state;
     open_one(7);
     aqi_hub_attached(one.hub, 3);
     attach(15, 1, 0);
@@ -121,7 +118,6 @@ static void what_all_have_is_said(void **state)
  * attached. */
 static void acknowledgements_find_another_way(void **state)
 {
-    (void)state;
     open_one(0);
     attach(1, 1, 0);
     fact(1, 7, 1, &say);
@@ -141,7 +137,6 @@ static char text[2 * GOT_BYTES];
 /* Output of ranks waits while a window of it is unacknowledged, or there is no receiver. */
 static void output_has_a_window(void **state)
 {
-    (void)state;
     for (unsigned room = 0; room < 2; room++) {
         uint64_t facts = 1;
         open_one(3);
@@ -183,7 +178,6 @@ static void large(uint64_t number, size_t bytes)
 /* The root acknowledges at exactly this many bytes, unless it has no room for more. */
 static void many_bytes_are_acknowledged_at_once(void **state)
 {
-    (void)state;
     open_one(0);
     attach(1, 1, 0);
     large(1, GOT_BYTES - 1);
@@ -211,7 +205,6 @@ static void many_bytes_are_acknowledged_at_once(void **state)
 /* Only an agent that has never reached the root needs the process that started it. */
 static void who_has_started_it_is_gone(void **state)
 {
-    (void)state;
     for (unsigned runs = 0; runs < 2; runs++) {
         open_one(3);
         if (runs) aqi_hub_started(one.hub, 3, 5);
@@ -242,7 +235,6 @@ static void who_has_started_it_is_gone(void **state)
 static void who_is_without_hope_is_deaf(void **state)
 {
     static const char why[] = "lost";
-    (void)state;
     open_one(1);
     aqi_hub_started(one.hub, 1, 5);
     aqi_hub_attached(one.hub, 0);
@@ -271,7 +263,6 @@ static void who_is_without_hope_is_deaf(void **state)
 /* The reason for the lost connection is reported if it is known, but not that of an earlier one. */
 static void why_there_was_no_way(void **state)
 {
-    (void)state;
     for (unsigned known = 0; known < 3; known++) {
         open_one(1);
         aqi_hub_attached(one.hub, 0);
@@ -294,7 +285,6 @@ static void why_there_was_no_way(void **state)
 static void who_has_done_its_part_ends_well(void **state)
 {
     const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
-    (void)state;
     open_one(3);
     aqi_hub_attached(one.hub, 1);
     note(1, HUB_FRAME_ENTRY, 0, 1, &end);
@@ -308,7 +298,6 @@ static void who_has_done_its_part_ends_well(void **state)
 /* The hub must be called when it stops waiting for the first of them. */
 static void lost_children_have_their_time(void **state)
 {
-    (void)state;
     open_one(1);
     aqi_hub_attached(one.hub, 0);
     attach(3, 1, 0);

@@ -7,7 +7,6 @@
 /* It attached to the root because 1, which started it, was too busy to answer. */
 static void who_came_another_way_is_not_missed(void **state)
 {
-    (void)state;
     static const char why[] = "the session has ended";
     const struct hub_note failed = {
         .type = HUB_FAILED, .rank = 3, .code = 1, .data = why, .len = strlen(why)};
@@ -24,7 +23,6 @@ static void who_came_another_way_is_not_missed(void **state)
 /* Agent 7 is attached to 1, bypassing 3, which has attached to the root itself. */
 static void acknowledgements_go_where_facts_came_from(void **state)
 {
-    (void)state;
     open_one(0);
     attach(1, 1, 0);
     fact(1, 7, 1, &say);
@@ -37,7 +35,6 @@ static void acknowledgements_go_where_facts_came_from(void **state)
 
 static void who_repeats_a_fact_is_told_again(void **state)
 {
-    (void)state;
     open_one(0);
     attach(1, 1, 0);
     fact(1, 1, 1, &say);
@@ -53,7 +50,6 @@ static void who_repeats_a_fact_is_told_again(void **state)
  * itself. */
 static void acknowledgements_are_of_whom_they_name(void **state)
 {
-    (void)state;
     open_one(1);
     aqi_hub_attached(one.hub, 0);
     attach(3, 1, 0);
@@ -65,7 +61,6 @@ static void acknowledgements_are_of_whom_they_name(void **state)
 /* The log position of 7 implies nothing about 15 below it. */
 static void entries_are_kept_for_all_below(void **state)
 {
-    (void)state;
     const struct hub_note entry = {.type = HUB_PASS, .code = 18};
     open_one(1);
     aqi_hub_attached(one.hub, 0);
@@ -88,7 +83,6 @@ static void entries_are_kept_for_all_below(void **state)
 /* Agents below one that is declared dead may still need entries that it did not forward. */
 static void entries_are_kept_for_orphans(void **state)
 {
-    (void)state;
     const struct hub_note entry = {.type = HUB_PASS, .code = 18};
     const struct hub_note lost = {.type = HUB_LOST, .rank = 3, .data = "", .len = 0};
     open_one(1);
@@ -113,7 +107,6 @@ static void entries_are_kept_for_orphans(void **state)
 /* On another path, entries may have reached the attaching agent before us. */
 static void who_is_ahead_is_taken(void **state)
 {
-    (void)state;
     const struct hub_note entry = {.type = HUB_PASS, .code = 18};
     open_one(1);
     aqi_hub_attached(one.hub, 0);
@@ -132,7 +125,6 @@ static void who_is_ahead_is_taken(void **state)
  */
 static void old_news_of_links_count_for_nothing(void **state)
 {
-    (void)state;
     const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
     const struct hub_note lost = {
         .type = HUB_HOST_LOST, .rank = 3, .seq = 1, .data = "reset", .len = 5};
@@ -152,7 +144,6 @@ static void old_news_of_links_count_for_nothing(void **state)
 /* Here or elsewhere: an agent that returns in time is not lost. */
 static void whose_line_breaks_has_a_while_to_come_again(void **state)
 {
-    (void)state;
     const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
     const struct hub_note lost = {
         .type = HUB_HOST_LOST, .rank = 3, .seq = 1, .code = 1, .data = "reset", .len = 5};
@@ -179,7 +170,6 @@ static void whose_line_breaks_has_a_while_to_come_again(void **state)
 /* But not if the root has ended: there is no agent to call. */
 static void the_root_is_called_again_when_the_line_broke(void **state)
 {
-    (void)state;
     for (int ended = 0; ended < 2; ended++) {
         open_one(1);
         aqi_hub_attached(one.hub, 0);
@@ -195,7 +185,6 @@ static void the_root_is_called_again_when_the_line_broke(void **state)
 /* One agent between it and the root. */
 static void who_has_lost_its_parent_calls_twice(void **state)
 {
-    (void)state;
     open_one(15);
     aqi_hub_attached(one.hub, 7);
     aqi_hub_link_lost(one.hub, 7, true, "it died");
@@ -212,7 +201,6 @@ static void who_has_lost_its_parent_calls_twice(void **state)
 static void who_is_cut_off_calls_over_and_over(void **state)
 {
     static const uint32_t callers[] = {1, 15};
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(callers); i++)
         for (int mended = 0; mended < 2; mended++) {
             uint32_t parent = aqi_hub_parent(callers[i], FANOUT);
@@ -251,7 +239,6 @@ static void who_is_cut_off_calls_over_and_over(void **state)
 /* It ends, and agents below it, which still belong to the job, attach elsewhere. */
 static void who_is_given_up_hears_it_from_the_log(void **state)
 {
-    (void)state;
     const struct hub_note lost = {.type = HUB_LOST, .rank = 1, .data = "", .len = 0};
     open_one(1);
     aqi_hub_attached(one.hub, 0);
@@ -267,7 +254,6 @@ static void who_is_given_up_hears_it_from_the_log(void **state)
 
 static void ranks_that_have_ended_are_not_lost_with_their_host(void **state)
 {
-    (void)state;
     const struct hub_note started = {.type = HUB_STARTED, .rank = 1, .pid = 5};
     const struct hub_note ended = {.type = HUB_ENDED, .rank = 1, .data = "", .len = 0};
     open_one(0);
@@ -282,7 +268,6 @@ static void ranks_that_have_ended_are_not_lost_with_their_host(void **state)
 /* Its last facts may hold the exit code of the job. */
 static void who_has_closed_leaves_when_the_root_knows_all(void **state)
 {
-    (void)state;
     const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
     for (int known = 0; known < 2; known++) {
         open_one(3);
@@ -302,7 +287,6 @@ static void who_has_closed_leaves_when_the_root_knows_all(void **state)
 /* As long as the root waits for it, and no longer. */
 static void who_is_alone_gives_up(void **state)
 {
-    (void)state;
     open_one(3);
     aqi_hub_attached(one.hub, 1);
     aqi_hub_link_lost(one.hub, 1, true, "it died");
@@ -317,7 +301,6 @@ static void who_is_alone_gives_up(void **state)
 
 static void who_never_answers_ends_the_job(void **state)
 {
-    (void)state;
     open_one(0);
     attach(1, 1, 0);
     attach(2, 1, 0);
@@ -332,7 +315,6 @@ static void who_never_answers_ends_the_job(void **state)
 /* Other hosts have the result, and would wait for the ranks of this one. */
 static void who_has_no_room_for_a_result_ends_the_job(void **state)
 {
-    (void)state;
     const struct hub_note result = {.type = HUB_RESULT,
                                     .seq = 1,
                                     .call = AQI_CALL_TABLE,

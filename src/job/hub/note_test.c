@@ -30,7 +30,6 @@ static struct hub_note full(uint16_t type)
 /* Decoding and encoding a note reproduces it, whichever fields it has. */
 static void notes_come_back(void **state)
 {
-    (void)state;
     for (uint16_t type = HUB_HERE; type < HUB_NOTES; type++) {
         struct hub_note note = full(type), read, again;
         struct aqi_parcel *parcel = hub_note_encode(&note);
@@ -54,7 +53,6 @@ static void notes_come_back(void **state)
 /* Without its last byte of data, a note is shorter; without one before, it is malformed. */
 static void short_notes_are_refused(void **state)
 {
-    (void)state;
     for (uint16_t type = HUB_HERE; type < HUB_NOTES; type++) {
         struct hub_note note = full(type), read;
         struct aqi_parcel *parcel = hub_note_encode(&note);
@@ -73,7 +71,6 @@ static void short_notes_are_refused(void **state)
 
 static void unknown_notes_are_refused(void **state)
 {
-    (void)state;
     static const uint16_t types[] = {0, HUB_NOTES, UINT16_MAX};
     uint8_t bytes[64] = {0};
     struct hub_note note;
@@ -85,7 +82,6 @@ static void unknown_notes_are_refused(void **state)
 
 static void frames_come_back(void **state)
 {
-    (void)state;
     uint8_t bytes[HUB_FRAME_HEAD + 3] = {0};
     for (uint8_t kind = 1; kind < HUB_FRAMES; kind++) {
         const struct hub_frame frame = {.kind = kind, .agent = 77, .number = 1ull << 50};
@@ -107,7 +103,6 @@ static void frames_come_back(void **state)
 
 static void texts_are_one_line(void **state)
 {
-    (void)state;
     char text[AQI_CONTROL_TEXT + 1], large[2 * AQI_CONTROL_TEXT];
     struct hub_note note = {.data = "a\nb\033c", .len = 5};
     hub_note_text(&note, text);

@@ -74,7 +74,6 @@ static void use(const struct environment *environment)
 
 static void who_started_us(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(environments); i++) {
         const struct environment *environment = &environments[i];
         const struct aqi_manager_kind *kind = NULL;
@@ -112,7 +111,6 @@ static void managers_that_are_not_there(void **state)
         {{.set = {PMIX, "AQ_PMIX_LIBRARY=/nowhere/libpmix.so.2"}}, AQ_ENOTSUP, "libpmix2"},
         {{.set = {PMIX, "AQ_PMIX_LIBRARY=libpthread.so.0"}}, AQ_ENOTSUP, NULL},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         const struct aqi_manager_kind *kind = NULL;
         struct aqi_manager *manager = NULL;

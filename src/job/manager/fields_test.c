@@ -20,7 +20,6 @@ static void lines_of_managers(void **state)
 {
     struct manager_fields fields;
     uint32_t number = 7;
-    (void)state;
     assert_true(cut("cmd=get_result rc=0 msg=all is well value=(vector,(0,1,1))", ' ', &fields));
     assert_int_equal(fields.count, 4);
     assert_string_equal(manager_field(&fields, "cmd"), "get_result");
@@ -39,7 +38,6 @@ static void lines_of_managers(void **state)
 static void messages_of_managers(void **state)
 {
     struct manager_fields fields;
-    (void)state;
     assert_true(cut("cmd=a;rc=0;value=one;;two;last=x y;", ';', &fields));
     assert_int_equal(fields.count, 4);
     assert_string_equal(manager_field(&fields, "value"), "one;two");
@@ -53,7 +51,6 @@ static void what_is_no_message(void **state)
 {
     struct manager_fields fields;
     char many[20 * MANAGER_FIELDS] = "";
-    (void)state;
     assert_false(cut("", ' ', &fields));
     assert_false(cut("   ", ' ', &fields));
     assert_false(cut("words alone", ' ', &fields));
@@ -69,7 +66,6 @@ static void numbers(void **state)
     static const char *const bad[] = {"",   "-1",  "+1",  " 1",
                                       "1 ", "0x1", "101", "99999999999999999"};
     uint32_t number = 7;
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         assert_false(manager_number(bad[i], 100, &number));
     assert_int_equal(number, 7);
@@ -81,7 +77,6 @@ static void numbers(void **state)
 
 static void words_that_can_be_sent(void **state)
 {
-    (void)state;
     assert_true(manager_is_word("kvs_1:2.host"));
     assert_true(manager_is_word("!~"));
     assert_false(manager_is_word("\177"));
@@ -100,7 +95,6 @@ static void lengths(void **state)
         int len; /* -1: it is none */
     } cases[] = {{"    48", 48}, {"48    ", 48}, {"  48  ", 48}, {"000048", 48}, {"999999", 999999},
                  {"      ", -1}, {"4 8   ", -1}, {"  -48 ", -1}, {"cmd=in", -1}, {"48\0   ", -1}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         static const char next[] = {'\0', ' ', '7'}; /* the first byte of the message */
         for (size_t k = 0; k < sizeof(next); k++) {

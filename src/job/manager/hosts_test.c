@@ -25,7 +25,6 @@ static void expect_mapping(const char *text, const char *nodes)
 
 static void mappings_of_managers(void **state)
 {
-    (void)state;
     expect_mapping("(vector,(0,1,1))", "a");
     expect_mapping("(vector,(0,2,4))", "aaaabbbb");
     expect_mapping("(vector,(0,1,2),(1,1,1))", "aab");
@@ -68,7 +67,6 @@ static void mappings_of_nobody(void **state)
         "(vector,( 0,1,1))",
     };
     uint64_t node_of[MOST];
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         if (manager_mapping(bad[i], MOST, node_of)) fail_msg("taken: %s", bad[i]);
 }
@@ -78,7 +76,6 @@ static void a_mapping_of_too_many_blocks(void **state)
     size_t room = 100000;
     char *text = malloc(room);
     uint64_t node_of[MOST];
-    (void)state;
     assert_non_null(text);
     size_t used = (size_t)sprintf(text, "(vector");
     while (used + 20 < room)
@@ -105,7 +102,6 @@ static struct aqi_manager hosts_of(uint32_t rank, const char *nodes, char number
 static void hosts_are_numbered_by_ranks(void **state)
 {
     char numbers[MOST + 1];
-    (void)state;
     struct aqi_manager manager = hosts_of(3, "zbzbaa", numbers);
     assert_string_equal(numbers, "010122");
     assert_int_equal(manager.info.hosts, 3);
@@ -176,7 +172,6 @@ static void names_are_exchanged_without_a_mapping(void **state)
 {
     static const char *const mappings[] = {NULL, "", "(flat,(0,1,1))"};
     struct aqi_manager manager;
-    (void)state;
     memset(&asked, 0, sizeof(asked));
     asked.other_len = sizeof(uint64_t);
     asked.missing = UINT32_MAX;
@@ -216,7 +211,6 @@ static void ranks_that_cannot_be(void **state)
         bool can;
     } cases[] = {{0, 1, true},  {65535, 65536, true}, {0, 0, false},
                  {1, 1, false}, {0, 65537, false},    {UINT32_MAX, 2, false}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_manager manager = {.kind = &aqi_manager_pmi,
                                       .info = {.rank = cases[i].rank, .size = cases[i].size}};

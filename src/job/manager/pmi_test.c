@@ -77,7 +77,6 @@ static void a_whole_job(void **state)
     struct aqi_manager *manager;
     char value[8];
     size_t len = 0;
-    (void)state;
     prepare(OPEN PUT OUT "cmd=get_result rc=0 value=3.YWJj\n" NONE BYE);
     assert_int_equal(aqi_manager_open(&aqi_manager_pmi, &manager), AQ_OK);
     assert_int_equal(manager->info.rank, 1);
@@ -105,7 +104,6 @@ static void a_whole_job_of_pmi2(void **state)
     struct aqi_manager *manager;
     char value[8];
     size_t len = 0;
-    (void)state;
     prepare(HI2);
     setenv("PMI_JOBID", "5.0", 1);
     message("cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=-1;");
@@ -142,7 +140,6 @@ static void a_whole_job_of_pmi2(void **state)
 static void pmi2_without_job_id_and_version(void **state)
 {
     struct aqi_manager *manager;
-    (void)state;
     prepare(HI2);
     unsetenv("PMI_JOBID");
     message("cmd=fullinit-response;rc=0;rank=1;size=2;appnum=0;pmiverbose=0;");
@@ -167,7 +164,6 @@ static void hosts_by_exchange(void **state)
     static const char *const answers[] = {
         HI MAXES NAME NONE PUT OUT HOST HOST BYE,
         HI MAXES NAME "cmd=get_result rc=0 value=(vector,\n" PUT OUT HOST HOST BYE};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(answers); i++) {
         struct aqi_manager *manager;
         prepare(answers[i]);
@@ -226,7 +222,6 @@ static const struct bad {
 
 static void managers_that_will_not_do(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(bads); i++) {
         struct aqi_manager *manager = NULL;
         print_message("%zu: %s\n", i, bads[i].text);
@@ -245,7 +240,6 @@ static void a_flood(void **state)
 {
     static char flood[MANAGER_MESSAGE];
     struct aqi_manager *manager = NULL;
-    (void)state;
     memset(flood, 'a', sizeof(flood));
     prepare("");
     say(flood, sizeof(flood));
@@ -258,7 +252,6 @@ static void a_flood(void **state)
 static void aborts(void **state)
 {
     struct aqi_manager *manager;
-    (void)state;
     prepare(OPEN);
     assert_int_equal(aqi_manager_open(&aqi_manager_pmi, &manager), AQ_OK);
     manager->kind->abort(manager, 9, "why");

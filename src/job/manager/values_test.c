@@ -12,7 +12,6 @@ static void any_bytes_there_and_back(void **state)
 {
     static uint8_t value[AQI_MANAGER_VALUE], again[AQI_MANAGER_VALUE];
     static char text[MANAGER_TEXT];
-    (void)state;
     for (size_t i = 0; i < sizeof(value); i++)
         value[i] = (uint8_t)(i * 151 + i / 7);
     for (size_t len = 0; len <= sizeof(value); len += len < 300 ? 1 : 1973) {
@@ -36,7 +35,6 @@ static void texts_of_nobody(void **state)
     };
     uint8_t value[AQI_MANAGER_VALUE];
     size_t len;
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         if (manager_decode(bad[i], value, &len)) fail_msg("taken: %s", bad[i]);
     assert_int_equal(manager_encoded_length("8193.A"), 0);
@@ -88,7 +86,6 @@ static void values_in_pieces(void **state)
 {
     uint8_t value[200], again[200];
     size_t len = 0;
-    (void)state;
     memset(&kept, 0, sizeof(kept));
     kept.refuse_after = 64;
     for (size_t i = 0; i < sizeof(value); i++)
@@ -111,7 +108,6 @@ static void values_in_pieces(void **state)
 static void pieces_that_do_not_fit(void **state)
 {
     static const char *const first[] = {"", "x", "40.AAAA", "3.AAAAAAAA"};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(first); i++) {
         memset(&kept, 0, sizeof(kept));
         strcpy(kept.key[0], "aq.key.3.0");
@@ -129,7 +125,6 @@ static void a_piece_of_one_byte(void **state)
 {
     uint8_t value[22], again[22];
     size_t len = 0;
-    (void)state;
     memset(&kept, 0, sizeof(kept));
     kept.refuse_after = 64;
     memset(value, 5, sizeof(value));
@@ -149,7 +144,6 @@ static void a_piece_of_one_byte(void **state)
 /* They are rejected without asking the manager. */
 static void values_that_cannot_be(void **state)
 {
-    (void)state;
     memset(&kept, 0, sizeof(kept));
     strcpy(kept.key[0], "aq.key.5.0");
     strcpy(kept.key[1], "aq.ke.y.3.0");
@@ -163,7 +157,6 @@ static void values_that_cannot_be(void **state)
 static void what_cannot_be_put(void **state)
 {
     static const uint8_t value[64];
-    (void)state;
     memset(&kept, 0, sizeof(kept));
     kept.refuse_after = 1;
     assert_int_equal(manager_put_words(&manager, &words, "key", value, 64), AQ_EREFUSED);
