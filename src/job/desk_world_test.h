@@ -113,6 +113,7 @@ static inline void open_world(void)
     assert_int_equal(aqi_loop_open(loop_failed, &epoll), AQ_OK);
     assert_int_equal(aqi_desk_open(HERE, &world.page), AQ_OK);
     struct aqi_hub_params params = {.ranks = RANKS,
+                                    .host_count = 1,
                                     .agents = 2,
                                     .fanout = 1,
                                     .agent_of = agent_of,

@@ -228,6 +228,8 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
                                               .agent = plan->info.host,
                                               .fanout = AQI_MANAGED_FANOUT,
                                               .agent_of = plan->info.host_of,
+                                              .host_count = plan->info.hosts,
+                                              .host = plan->info.host,
                                               .program = plan->program,
                                               .launcher = "the job's first host",
                                               .survive = aqi_job_config.survive != 0,

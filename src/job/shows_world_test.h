@@ -89,6 +89,7 @@ static inline int shows_open(void **state)
     (void)state;
     int epoll;
     struct aqi_hub_params params = {.ranks = RANKS,
+                                    .host_count = 1,
                                     .agents = 1,
                                     .fanout = 2,
                                     .program = "./program",

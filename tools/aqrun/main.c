@@ -119,6 +119,7 @@ static void main_prepare(struct aqi_hub_params *hub)
     *hub = (struct aqi_hub_params){.ranks = job.size,
                                    .agents = 1,
                                    .fanout = 1,
+                                   .host_count = 1,
                                    .survive = main_setting(AQI_JOB_SURVIVE) != 0,
                                    .start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT),
                                    .exit_timeout_ns = job.exit_timeout_ns,

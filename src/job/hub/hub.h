@@ -111,13 +111,11 @@ struct aqi_hub_hooks {
 struct aqi_hub_params {
     uint32_t ranks;
     uint32_t agents;
-    uint32_t agent;           /* number of this agent; 0: the root */
-    uint32_t fanout;          /* maximum number of children of an agent */
-    const uint32_t *agent_of; /* of each rank; NULL: one agent has all ranks. Borrowed. */
-    const char *const *hosts; /* names of the agents' hosts; NULL if there is one. Borrowed. */
-    /* Number of hosts with ranks, and the number of this one, if `agent_of` does not define them;
-     * 0: it does. */
-    uint32_t host_count, host;
+    uint32_t agent;            /* number of this agent; 0: the root */
+    uint32_t fanout;           /* maximum number of children of an agent */
+    const uint32_t *agent_of;  /* of each rank; NULL: one agent has all ranks. Borrowed. */
+    const char *const *hosts;  /* names of the agents' hosts; NULL if there is one. Borrowed. */
+    uint32_t host_count, host; /* number of hosts with ranks, and the number of this one */
     const char *program;
     const char *launcher;    /* its name for users: "aqrun" */
     struct aqi_parcel *page; /* passed to ranks with JOB, or NULL */

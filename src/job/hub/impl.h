@@ -185,8 +185,6 @@ struct aqi_hub {
     struct hub_local *locals;
     uint32_t count; /* number of `locals` */
     uint32_t running;
-    uint32_t hosts;   /* hosts that have ranks */
-    uint32_t host;    /* number of this host among them */
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
     uint32_t untold;            /* ranks whose complete part has not been sent yet */

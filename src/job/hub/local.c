@@ -16,32 +16,17 @@
 aq_status local_open(struct aqi_hub *hub)
 {
     const struct aqi_hub_params *params = &hub->params;
-    uint8_t *seen = calloc(params->agents, 1);
     hub->index = malloc(params->ranks * sizeof(*hub->index));
     for (uint32_t i = 0; i < params->ranks; i++)
         hub->count += hub_agent_of(hub, i) == params->agent;
     hub->locals = calloc(hub->count + 1, sizeof(*hub->locals));
-    if (seen == NULL || hub->index == NULL || hub->locals == NULL) {
-        free(seen);
+    if (hub->index == NULL || hub->locals == NULL)
         return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
-    }
     uint32_t next = 0;
     for (uint32_t i = 0; i < params->ranks; i++) {
-        uint32_t agent = hub_agent_of(hub, i);
-        bool mine = agent == params->agent;
-        if (seen[agent] == 0) {
-            seen[agent] = 1;
-            hub->hosts++;
-        }
+        bool mine = hub_agent_of(hub, i) == params->agent;
         hub->index[i] = mine ? next : AQI_NO_RANK;
         if (mine) hub->locals[next++].rank = i;
-    }
-    for (uint32_t i = 0; i < params->agent; i++)
-        hub->host += seen[i];
-    free(seen);
-    if (params->host_count != 0) {
-        hub->hosts = params->host_count;
-        hub->host = params->host;
     }
     return AQ_OK;
 }
@@ -105,8 +90,8 @@ void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *nam
     struct aqi_control message = {.type = AQI_CONTROL_JOB,
                                   .rank = rank,
                                   .size = hub->params.ranks,
-                                  .host = hub->host,
-                                  .hosts = hub->hosts,
+                                  .host = hub->params.host,
+                                  .hosts = hub->params.host_count,
                                   .local_rank = hub->index[rank],
                                   .local_size = hub->count};
     memcpy(message.key, hub->params.key, sizeof(message.key));
