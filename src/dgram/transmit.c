@@ -228,23 +228,28 @@ static const void *transmit_source(struct dgram_env *env, struct dgram_burst *bu
     return at;
 }
 
-/* --- slices ------------------------------------------------------------------------------------
+/* --- slices, and packets without a number ------------------------------------------------------
  */
 
-/* Send a packet without a number on DATA: `iov` and a MAC. Returns false if the port has no room.
- */
-static bool transmit_alone(struct dgram_env *env, const struct dgram_peer *peer,
-                           const struct iovec iov[TRANSMIT_ALONE])
+/* Send a packet without a number, with a MAC if packets have one. Returns false if the port has no
+ * room. */
+static bool transmit_unnumbered(struct dgram_env *env, const struct dgram_peer *peer,
+                                enum aqi_dgram_channel channel, const struct iovec *iov,
+                                unsigned niov)
 {
     uint8_t tag[DGRAM_TAG];
-    struct iovec all[TRANSMIT_ALONE + 1] = {iov[0], iov[1], {.iov_base = tag}};
-    if (env->config.authenticate) {
-        env->hooks.mac(env->hooks.arg, NULL, peer->conn->mac_key, iov, TRANSMIT_ALONE, tag);
-        all[TRANSMIT_ALONE].iov_len = sizeof(tag);
+    struct iovec all[TRANSMIT_ALONE + 1];
+    size_t len = 0;
+    for (unsigned i = 0; i < niov; i++) {
+        all[i] = iov[i];
+        len += iov[i].iov_len;
     }
-    size_t len = all[0].iov_len + all[1].iov_len + all[TRANSMIT_ALONE].iov_len;
-    unsigned n = env->config.authenticate ? TRANSMIT_ALONE + 1 : TRANSMIT_ALONE;
-    return env->hooks.transmit(env->hooks.arg, AQI_DGRAM_DATA, &peer->addr, all, n, len, 1);
+    if (env->config.authenticate) {
+        env->hooks.mac(env->hooks.arg, NULL, peer->conn->mac_key, iov, niov, tag);
+        all[niov++] = (struct iovec){.iov_base = tag, .iov_len = sizeof(tag)};
+        len += sizeof(tag);
+    }
+    return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, all, niov, len, 1);
 }
 
 /* The packet without its MAC, in env->gathered. NULL: its source cannot be read. */
@@ -285,7 +290,7 @@ static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
                                              .where = (uint64_t)total << 32 | offset};
         const struct iovec iov[TRANSMIT_ALONE] = {{.iov_base = &start, .iov_len = sizeof(start)},
                                                   {.iov_base = image + offset, .iov_len = len}};
-        if (!transmit_alone(env, peer, iov)) return false;
+        if (!transmit_unnumbered(env, peer, AQI_DGRAM_DATA, iov, TRANSMIT_ALONE)) return false;
     }
     packet->sliced = 0;
     return true;
@@ -507,22 +512,6 @@ static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, uns
     return dgram_round16(record.len);
 }
 
-/* Send it with a MAC, if packets have one. */
-static bool transmit_unnumbered(struct dgram_env *env, struct dgram_peer *peer,
-                                enum aqi_dgram_channel channel, unsigned char *frame, size_t len)
-{
-    uint8_t tag[DGRAM_TAG];
-    struct iovec iov[2] = {{.iov_base = frame, .iov_len = len},
-                           {.iov_base = tag, .iov_len = sizeof(tag)}};
-    unsigned niov = 1;
-    if (env->config.authenticate) {
-        env->hooks.mac(env->hooks.arg, NULL, peer->conn->mac_key, iov, 1, tag);
-        niov = 2;
-        len += sizeof(tag);
-    }
-    return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, iov, niov, len, 1);
-}
-
 static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -533,7 +522,8 @@ static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
     memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
         len += transmit_sack(conn, c, bytes + len, room - len);
-    if (!transmit_unnumbered(env, peer, AQI_DGRAM_COMMAND, bytes, len)) return false;
+    const struct iovec all = {.iov_base = bytes, .iov_len = len};
+    if (!transmit_unnumbered(env, peer, AQI_DGRAM_COMMAND, &all, 1)) return false;
     dgram_count(env, AQI_DGRAM_ACKS);
     conn->unacked = 0;
     conn->ack_now = conn->asks = conn->unsure = conn->repeated = false;
@@ -548,7 +538,8 @@ bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsign
     struct dgram_head head = transmit_head(env, conn);
     head.seq = conn->casts; /* so that they are not taken for duplicates while parked */
     memcpy(frame, &head, sizeof(head));
-    if (!transmit_unnumbered(env, peer, AQI_DGRAM_DATA, frame, len)) return false;
+    const struct iovec all = {.iov_base = frame, .iov_len = len};
+    if (!transmit_unnumbered(env, peer, AQI_DGRAM_DATA, &all, 1)) return false;
     dgram_count(env, AQI_DGRAM_SENT);
     conn->casts++;
     conn->used = env->now;
