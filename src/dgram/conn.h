@@ -389,8 +389,8 @@ void dgram_op_acked(struct dgram_env *env, struct dgram_peer *peer, struct dgram
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 /* Add an operation to the list of a packet; it can be in one such list only. */
 void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet);
-/* Free an operation that was not begun. */
-void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
+/* Free an operation that was not begun, or that is complete. */
+void dgram_op_free(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 /* Reply that operation `id` of the peer is refused. Returns false if out of memory. */
 bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id);
 /* Begin a put or a Long, or a get; `len + head_len` is not 0. AQ_AGAIN: out of memory. */

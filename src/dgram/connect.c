@@ -246,12 +246,6 @@ bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct co
         by != NULL ? &by->to : &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
 }
 
-static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
-                        const uint64_t nonces[2], size_t packet, size_t fill)
-{
-    return dgram_say(dgram, peer, NULL, kind, nonces, packet, fill);
-}
-
 static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet)
 {
     struct connect_by by;
@@ -388,7 +382,7 @@ void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint6
             dgram->env.hooks.lookup(dgram->env.hooks.arg, peer->id, &peer->addr) == AQ_OK;
     if (!peer->located) return;
     *at = dgram->env.now + CONNECT_RESET_PAUSE;
-    connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->env.config.packet, 0);
+    dgram_say(dgram, peer, NULL, CONNECT_RESET, nonces, dgram->env.config.packet, 0);
 }
 
 /* --- receiving ---------------------------------------------------------------------------------
@@ -473,7 +467,7 @@ static void connect_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     conn->accepted_at = dgram->env.now;
     conn->agreed = hello->agreed != 0;
     dgram_way_adopt(dgram, peer, hello);
-    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
+    dgram_say(dgram, peer, NULL, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
 }
 
 /* A repeated CONFIRM: our ACCEPT was lost or does not pass, or the peer is trying other sizes.

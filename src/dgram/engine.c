@@ -410,7 +410,7 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
     struct dgram_op *op = dgram_op_new(&dgram->env, peer, &init);
     if (op == NULL) return AQ_AGAIN;
     st = engine_send(dgram, peer, false, head, head_len, body, body_len, op);
-    if (st != AQ_OK) dgram_op_cancel(&dgram->env, peer, op);
+    if (st != AQ_OK) dgram_op_free(&dgram->env, peer, op);
     return st;
 }
 

@@ -70,7 +70,7 @@ void dgram_op_join_bulk(struct dgram_conn *conn, struct dgram_op *op)
     conn->bulk_end = &op->next_bulk;
 }
 
-static void dgram_op_free(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
+void dgram_op_free(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
 {
     struct dgram_conn *conn = peer->conn;
     dgram_op_leave_bulk(conn, op);
@@ -159,11 +159,6 @@ void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet)
     op->flying++;
     op->next_in_packet = packet->ops;
     packet->ops = op;
-}
-
-void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
-{
-    dgram_op_free(env, peer, op);
 }
 
 /* --- beginning ---------------------------------------------------------------------------------
