@@ -5,7 +5,9 @@
 #ifndef ENGINE_WORLD_TEST_H
 #define ENGINE_WORLD_TEST_H
 
+#include "base/iov.h"
 #include "dgram/dgram.h"
+#include "dgram/mac_test.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,16 +72,12 @@ static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
                             size_t segment, unsigned packets)
 {
     static unsigned char all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
-    size_t len = 0;
+    size_t len = aqi_iov_gather(iov, niov, all);
     (void)arg;
     world.sent += packets;
     if (channel == AQI_DGRAM_DATA) {
         world.bursts++;
         world.packets += packets;
-    }
-    for (unsigned i = 0; i < niov; i++) {
-        memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
     }
     assert_int_equal(packets, (len + segment - 1) / segment);
     assert_true(packets <= AQI_DGRAM_BURST_COUNT);
@@ -189,23 +187,6 @@ static inline void small_path(void *arg, uint32_t id, size_t usable, bool agreed
     node->small++;
 }
 
-/* Not cryptographic, but it detects alterations. */
-static inline void mac(void *arg, const char *use, const uint8_t key[16], const struct iovec *iov,
-                       unsigned niov, uint8_t tag[16])
-{
-    uint64_t hash[2];
-    (void)arg;
-    memcpy(hash, key, 16);
-    for (; use != NULL && *use != 0; use++)
-        hash[1] = (hash[1] + (unsigned char)*use) * 0x9e3779b97f4a7c15u;
-    for (unsigned i = 0; i < niov; i++)
-        for (size_t at = 0; at < iov[i].iov_len; at++) {
-            hash[0] = (hash[0] ^ ((unsigned char *)iov[i].iov_base)[at]) * 1099511628211u;
-            hash[1] = (hash[1] + hash[0]) * 0x9e3779b97f4a7c15u;
-        }
-    memcpy(tag, hash, 16);
-}
-
 /* Set before `begin`: which nodes accept messages that may be lost. */
 static bool loose_nodes[NODES];
 
@@ -238,7 +219,7 @@ static inline void open_node(unsigned i, uint64_t epoch, bool authenticate)
                                           .path = path,
                                           .small_path = small_path,
                                           .silent = silent,
-                                          .mac = mac,
+                                          .mac = test_mac,
                                           .arg = node};
     node->id = i;
     if (node->memory == NULL) node->memory = aligned_alloc(64, MEMORY);

@@ -5,7 +5,9 @@
 #ifndef DGRAM_FORGE_TEST_H
 #define DGRAM_FORGE_TEST_H
 
+#include "base/iov.h"
 #include "dgram/dgram_impl.h"
+#include "dgram/mac_test.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,12 +43,8 @@ static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
                             size_t segment, unsigned packets)
 {
     unsigned char all[AQI_DGRAM_BURST];
-    size_t len = 0;
+    size_t len = aqi_iov_gather(iov, niov, all);
     (void)channel, (void)packets;
-    for (unsigned i = 0; i < niov; i++) {
-        memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
-    }
     for (size_t at = 0; at < len; at += segment) {
         assert_true(world.flying < WIRE);
         world.wire[world.flying].from = *(uint8_t *)arg;
@@ -103,18 +101,10 @@ static inline void mac(void *arg, const char *use, const uint8_t key[16], const 
 {
     static const uint64_t handshakes[2] = {DGRAM_HANDSHAKE, DGRAM_HANDSHAKE};
     static const uint8_t job[16];
-    (void)arg;
-    if (macs_are_handshakes && memcmp(key, job, sizeof(job)) == 0) {
+    if (macs_are_handshakes && memcmp(key, job, sizeof(job)) == 0)
         memcpy(tag, handshakes, sizeof(handshakes));
-        return;
-    }
-    memcpy(tag, key, 16);
-    for (; use != NULL && *use != 0; use++)
-        tag[0] = (uint8_t)(tag[0] * 31 + *use);
-    for (unsigned i = 0; i < niov; i++)
-        for (size_t at = 0; at < iov[i].iov_len; at++)
-            tag[at % 16] =
-                (uint8_t)(tag[at % 16] * 31 + ((unsigned char *)iov[i].iov_base)[at] + 1);
+    else
+        test_mac(arg, use, key, iov, niov, tag);
 }
 
 static inline void arrive(void)

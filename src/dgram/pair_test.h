@@ -5,7 +5,9 @@
 #ifndef DGRAM_PAIR_TEST_H
 #define DGRAM_PAIR_TEST_H
 
+#include "base/iov.h"
 #include "dgram/dgram.h"
+#include "dgram/mac_test.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,15 +62,11 @@ static inline bool pair_transmit(void *arg, enum aqi_dgram_channel channel,
 {
     static unsigned char all[AQI_DGRAM_BURST + LARGEST];
     unsigned network = to->bytes[1];
-    size_t len = 0;
+    size_t len = aqi_iov_gather(iov, niov, all);
     (void)arg;
     if (channel == AQI_DGRAM_DATA) {
         net.bursts++;
         net.packets += packets;
-    }
-    for (unsigned i = 0; i < niov; i++) {
-        memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
     }
     for (size_t at = 0; at < len; at += segment) {
         struct copy *copy = &net.wire[net.flying];
@@ -138,16 +136,6 @@ static inline uint64_t pair_now(void *arg)
     return net.now;
 }
 
-static inline void pair_mac(void *arg, const char *use, const uint8_t key[16],
-                            const struct iovec *iov, unsigned niov, uint8_t tag[16])
-{
-    (void)arg, (void)use;
-    memcpy(tag, key, 16);
-    for (unsigned i = 0; i < niov; i++)
-        for (size_t at = 0; at < iov[i].iov_len; at++)
-            tag[at % 16] = (uint8_t)(31 * tag[at % 16] + ((unsigned char *)iov[i].iov_base)[at]);
-}
-
 static inline bool pair_range_ok(void *arg, uint64_t addr, size_t len)
 {
     (void)arg, (void)addr, (void)len;
@@ -189,7 +177,7 @@ static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t 
                                               .small_path = pair_small,
                                               .lost = pair_lost,
                                               .now = pair_now,
-                                              .mac = pair_mac,
+                                              .mac = test_mac,
                                               .local = pair_local,
                                               .remote = pair_remote,
                                               .range_ok = pair_range_ok,
