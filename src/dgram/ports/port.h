@@ -17,7 +17,6 @@ struct aqi_port_params {
     const char *interface; /* name or address; NULL: the one that routes to `towards` */
     const char *towards;   /* a host by whose route all peers are reached, or NULL; it may be this
                             * host, named by one of its addresses; "localhost" means loopback */
-    uint16_t ports[2];     /* to bind to, for COMMAND and DATA; 0: any */
     size_t packet;         /* bytes wanted in a datagram; 0: as many as the interface carries */
     size_t buffer;         /* bytes of receive buffer to request; 0: 4 MB */
     bool several;          /* without `interface` and `towards`: use all addresses of one family */

@@ -90,20 +90,8 @@ static void socket_options(int fd, int family)
     ports_options_set(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_RECVERR : IP_RECVERR, 1);
 }
 
-static aq_status socket_bind_failed(const struct ports_interface *interface, unsigned number)
-{
-    int error = errno;
-    if (error == EADDRINUSE)
-        return aqi_fail(AQ_EINVAL, "udp",
-                        "port %u of interface %s is in use: end the other program, or request "
-                        "another port (0: any)",
-                        number, interface->name);
-    return aqi_fail_errno(error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
-                          "cannot bind port %u of interface %s", number, interface->name);
-}
-
 static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_channel channel,
-                                     const struct ports_interface *interface, uint16_t number)
+                                     const struct ports_interface *interface)
 {
     union aqi_sockaddr at = interface->address;
     in_port_t port;
@@ -118,8 +106,9 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
         memset(&at, 0, sizeof(at)); /* any */
         at.any.sa_family = interface->address.any.sa_family;
     }
-    *aqi_sockaddr_port(&at) = htons(number);
-    if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0) return socket_bind_failed(interface, number);
+    if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0)
+        return aqi_fail_errno(errno == EACCES ? AQ_EACCESS : AQ_ESYS, errno, "udp",
+                              "cannot bind a port of interface %s", interface->name);
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot query the address of a socket");
     port = *aqi_sockaddr_port(&at);
@@ -160,7 +149,7 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
         self->port.other_count = ports_interface_others(&interface, others, AQI_DGRAM_WAYS - 1);
     self->one_peer = params->one_peer && self->port.other_count == 0;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS && status == AQ_OK; i++)
-        status = socket_open_channel(self, (enum aqi_dgram_channel)i, &interface, params->ports[i]);
+        status = socket_open_channel(self, (enum aqi_dgram_channel)i, &interface);
     for (unsigned i = 0; i < NESTING && status == AQ_OK; i++) {
         self->buffer[i] = aligned_alloc(AQI_CACHE_LINE, LARGEST);
         if (self->buffer[i] == NULL)

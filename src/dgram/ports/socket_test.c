@@ -475,28 +475,6 @@ static void packets_have_the_size_asked_for(void **state)
     assert_non_null(strstr(text, "packets of 500 bytes were requested; at least 576"));
 }
 
-static void a_port_in_use_is_named(void **state)
-{
-    (void)state;
-    struct aqi_port *first = open_at(hosts[0]);
-    union aqi_sockaddr at;
-    char number[32];
-    assert_true(ports_address_to(&first->address, AQI_DGRAM_DATA, 0, &at));
-    uint16_t taken = ntohs(*aqi_sockaddr_port(&at));
-    snprintf(number, sizeof(number), "port %u of", taken);
-    const char *text =
-        refusal(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}}, AQ_EINVAL);
-    assert_non_null(strstr(text, number));
-    assert_non_null(strstr(text, "is in use"));
-    first->ops->close(first);
-    struct aqi_port *again =
-        open_port(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}});
-    assert_int_equal(again->address.len, 9);
-    assert_true(ports_address_to(&again->address, AQI_DGRAM_DATA, 0, &at));
-    assert_int_equal(ntohs(*aqi_sockaddr_port(&at)), taken);
-    again->ops->close(again);
-}
-
 static void without_descriptors_it_says_so(void **state)
 {
     (void)state;
@@ -663,7 +641,6 @@ int main(void)
         cmocka_unit_test(gro_is_for_company),
         cmocka_unit_test(small_packets_that_met_are_aligned),
         cmocka_unit_test(packets_have_the_size_asked_for),
-        cmocka_unit_test(a_port_in_use_is_named),
         cmocka_unit_test(without_descriptors_it_says_so),
         cmocka_unit_test(what_is_no_address_is_lost_and_told),
         cmocka_unit_test(peers_of_another_family_are_told),
