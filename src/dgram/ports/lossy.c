@@ -33,7 +33,6 @@ struct lossy_port {
     struct held held[HELD];
     _Atomic uint64_t lost;  /* packets, since the inner port had no room for the rest of a burst */
     unsigned char *altered; /* memory of one packet, followed by that of held ones */
-    struct aqi_port_ops ops;
 };
 
 enum fate { PASS, LOSE, REPEAT, HOLD, ALTER };
@@ -206,16 +205,20 @@ static void lossy_close(struct aqi_port *port)
     free(self);
 }
 
+static const struct aqi_port_ops lossy_ops = {
+    .close = lossy_close,
+    .send = lossy_send,
+    .receive = lossy_receive,
+    .descriptors = lossy_descriptors,
+    .refused = lossy_refused,
+    .unreadable = lossy_unreadable,
+    .drops = lossy_drops,
+};
+
 aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *weather,
                          struct aqi_port **port)
 {
-    unsigned sum = weather->loss + weather->duplication + weather->reordering + weather->corruption;
     size_t packet = inner->limits.packet;
-    if (sum > 1000)
-        return aqi_fail(AQ_EINVAL, "udp",
-                        "of 1000 packets, %u in total are to be lost, repeated, delayed or "
-                        "altered: at most 1000 can be",
-                        sum);
     struct lossy_port *self = calloc(1, sizeof(*self));
     unsigned char *memory = malloc((HELD + 1) * packet);
     if (self == NULL || memory == NULL) {
@@ -229,17 +232,8 @@ aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *
     self->inner = inner;
     self->weather = *weather;
     self->random = weather->seed;
-    self->ops = *inner->ops;
-    self->ops.open = NULL;
-    self->ops.close = lossy_close;
-    self->ops.send = lossy_send;
-    self->ops.receive = lossy_receive;
-    self->ops.descriptors = lossy_descriptors;
-    self->ops.refused = lossy_refused;
-    self->ops.unreadable = lossy_unreadable;
-    self->ops.drops = lossy_drops;
     self->port = *inner;
-    self->port.ops = &self->ops;
+    self->port.ops = &lossy_ops;
     *port = &self->port;
     return AQ_OK;
 }

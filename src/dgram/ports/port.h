@@ -118,7 +118,7 @@ struct aqi_port_weather {
     unsigned loss, duplication, reordering, corruption;
     uint64_t seed;
 };
-/* @return AQ_EINVAL  The sum exceeds 1000. On failure `inner` stays open. */
+/* Their sum is at most 1000. On failure `inner` stays open. */
 aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *weather,
                          struct aqi_port **port);
 
