@@ -181,10 +181,6 @@ void ports_xdp_submit(struct ports_xdp_rings *rings, unsigned char *frame, uint3
 {
     struct ports_xdp_ring *ring = &rings->send;
     uint64_t at = (uint64_t)(frame - rings->memory);
-    if (len == 0) {
-        rings->frames[rings->free++] = (uint32_t)at;
-        return;
-    }
     ((struct xdp_desc *)ring->entries)[ring->at++ & ring->mask] =
         (struct xdp_desc){.addr = at, .len = len};
     atomic_store_explicit(ring->producer, ring->at, memory_order_release);

@@ -44,7 +44,7 @@ void ports_xdp_close(struct ports_xdp_rings *rings);
 unsigned char *ports_xdp_next(struct ports_xdp_rings *rings, size_t *len, uint64_t *frame);
 void ports_xdp_release(struct ports_xdp_rings *rings, uint64_t frame);
 
-/* Get a frame to write to, or NULL; send `len` bytes in it, or none (0), which just frees it. */
+/* Get a frame to write to, or NULL; send `len` bytes in it. */
 unsigned char *ports_xdp_reserve(struct ports_xdp_rings *rings);
 void ports_xdp_submit(struct ports_xdp_rings *rings, unsigned char *frame, uint32_t len);
 
