@@ -224,8 +224,7 @@ static aq_status memory_open(const struct aqi_port_params *params, struct aqi_po
     return AQ_OK;
 }
 
-static const struct aqi_port_ops memory_port_ops = {.name = "memory",
-                                                    .open = memory_open,
+static const struct aqi_port_ops memory_port_ops = {.open = memory_open,
                                                     .close = memory_close,
                                                     .send = memory_send,
                                                     .receive = memory_receive,

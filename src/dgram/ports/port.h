@@ -52,7 +52,6 @@ enum aqi_port_look {
 };
 
 struct aqi_port_ops {
-    const char *name;
     aq_status (*open)(const struct aqi_port_params *params, struct aqi_port **port);
     void (*close)(struct aqi_port *port);
     /* As aqi_dgram_hooks.transmit. Packets that the network refuses are lost (drops). */

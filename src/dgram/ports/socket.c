@@ -672,7 +672,6 @@ static uint64_t socket_drops(struct aqi_port *port)
 }
 
 const struct aqi_port_ops aqi_port_socket = {
-    .name = "socket",
     .open = socket_open,
     .close = socket_close,
     .send = socket_send,

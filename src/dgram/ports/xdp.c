@@ -406,7 +406,6 @@ static uint64_t xdp_drops(struct aqi_port *port)
 }
 
 const struct aqi_port_ops aqi_port_xdp = {
-    .name = "xdp",
     .open = xdp_open,
     .close = xdp_close,
     .send = xdp_send,

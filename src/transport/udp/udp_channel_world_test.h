@@ -112,7 +112,7 @@ static inline void port_close(struct aqi_port *port)
 }
 
 static const struct aqi_port_ops port_ops = {
-    .name = "test", .close = port_close, .send = port_send, .refused = port_refused};
+    .close = port_close, .send = port_send, .refused = port_refused};
 
 static inline void remember(const struct aqi_writer *writer, const struct aqi_handshake *message)
 {

@@ -99,12 +99,6 @@ static unsigned udp_wire_receive(struct aqi_port *port, enum aqi_port_look look,
     return n;
 }
 
-static unsigned udp_wire_descriptors(struct aqi_port *port, int fds[2])
-{
-    fds[0] = ((struct wire_port *)port)->fd;
-    return 1;
-}
-
 static bool udp_wire_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
 {
     struct wire_port *self = (struct wire_port *)port;
@@ -118,19 +112,11 @@ static bool udp_wire_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return refused;
 }
 
-static uint64_t udp_wire_drops(struct aqi_port *port)
-{
-    (void)port;
-    return 0;
-}
-
-static const struct aqi_port_ops wire_ops = {.name = "wire",
-                                             .close = udp_wire_close,
+/* A control channel calls no other operation. */
+static const struct aqi_port_ops wire_ops = {.close = udp_wire_close,
                                              .send = udp_wire_send,
                                              .receive = udp_wire_receive,
-                                             .descriptors = udp_wire_descriptors,
-                                             .refused = udp_wire_refused,
-                                             .drops = udp_wire_drops};
+                                             .refused = udp_wire_refused};
 
 int udp_wire_error(const struct aqi_port *wire)
 {
