@@ -104,7 +104,7 @@ struct aqi_dgram_hooks {
     /*
      * `local`: the source of an operation may be reused. `remote`: it is complete. `status` is
      * AQ_OK, AQ_ERANGE or AQ_EPEER. May be called from inside the call that begins the operation.
-     * Must not begin operations.
+     * Must not begin operations. Both may be NULL if no operation has a `user`.
      */
     void (*local)(void *arg, void *user, aq_status status);
     void (*remote)(void *arg, void *user, aq_status status);

@@ -145,11 +145,6 @@ static void udp_channel_hook_deliver(void *arg, uint32_t source, bool request, u
         rendezvous->hooks.message(rendezvous->hooks.arg, channel->user, &writer, &message);
 }
 
-static void udp_channel_hook_completed(void *arg, void *user, aq_status status)
-{
-    (void)arg, (void)user, (void)status; /* there are no puts or gets */
-}
-
 static bool udp_channel_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     (void)arg, (void)addr, (void)len;
@@ -186,8 +181,6 @@ aq_status udp_channel_up(struct aqi_control_channel *channel)
     const struct aqi_rendezvous *rendezvous = channel->rendezvous;
     const struct aqi_dgram_hooks hooks = {.transmit = udp_channel_hook_transmit,
                                           .deliver = udp_channel_hook_deliver,
-                                          .local = udp_channel_hook_completed,
-                                          .remote = udp_channel_hook_completed,
                                           .range_ok = udp_channel_hook_range_ok,
                                           .lookup = udp_channel_hook_lookup,
                                           .lost = udp_channel_hook_lost,
