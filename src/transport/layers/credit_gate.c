@@ -280,9 +280,10 @@ static AQI_NOINLINE aq_status credit_gate_reply(struct aqi_credit_gate *g, struc
     return st;
 }
 
-static AQI_INLINE aq_status credit_gate_send(struct aqi_tp *tp, struct aqi_peer *peer,
-                                             const struct aqi_am *am, const struct aqi_rmem *rmem,
-                                             const struct aqi_mem *mem, struct aqi_comp *comp)
+/* For am_long, and for messages that the fast path leaves: their `rmem` and `mem` are NULL. */
+static AQI_NOINLINE aq_status credit_gate_send(struct aqi_tp *tp, struct aqi_peer *peer,
+                                               const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                               const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
@@ -294,19 +295,6 @@ static AQI_INLINE aq_status credit_gate_send(struct aqi_tp *tp, struct aqi_peer 
     return st;
 }
 
-static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
-                                     const struct aqi_am *am, const struct aqi_rmem *rmem,
-                                     const struct aqi_mem *mem, struct aqi_comp *comp)
-{
-    return credit_gate_send(tp, peer, am, rmem, mem, comp);
-}
-
-static AQI_NOINLINE aq_status credit_gate_send_any(struct aqi_tp *tp, struct aqi_peer *peer,
-                                                   const struct aqi_am *am, struct aqi_comp *comp)
-{
-    return credit_gate_send(tp, peer, am, NULL, NULL, comp);
-}
-
 /* The fast path: most messages are requests that return no credits. */
 static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, struct aqi_comp *comp)
@@ -314,7 +302,7 @@ static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
     struct aqi_credit_gate *g = tp->gate;
     if (AQI_UNLIKELY((am->flags & AQI_AM_IS_REPLY) != 0 || g->params.threads ||
                      g->credits.peer[peer->id].banked.count != 0))
-        return credit_gate_send_any(tp, peer, am, comp);
+        return credit_gate_send(tp, peer, am, NULL, NULL, comp);
     uint64_t bytes = credit_gate_charge(g, credit_gate_bytes_of(am->nargs, aqi_am_payload(am)));
     if (!credit_gate_begin_request(g, peer->id, bytes, NULL)) return AQ_AGAIN;
     aq_status st = g->own.am_send(tp, peer, am, comp);
@@ -435,7 +423,7 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const 
     g->own = *ops;
     tp->gate = g;
     ops->am_send = credit_gate_am_send;
-    if (ops->am_long != NULL) ops->am_long = credit_gate_am_long;
+    if (ops->am_long != NULL) ops->am_long = credit_gate_send;
     ops->disconnect = credit_gate_disconnect;
     ops->progress = credit_gate_progress;
     ops->quiet = credit_gate_quiet;
