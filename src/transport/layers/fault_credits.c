@@ -21,8 +21,7 @@ struct fault_account {
 };
 
 struct fault_credits {
-    struct aqi_tp_hooks up;
-    struct aqi_tp_params params;
+    struct aqi_tp_params params; /* of the transport's opener */
     struct aqi_credit_limits limits;
     struct aqi_spin lock;
     struct fault_account peer[];
@@ -68,7 +67,7 @@ static void fault_credits_hook_deliver(void *arg, uint32_t source, const struct 
         fault_credits_overrun(c, source, "a reply for which no request posted a buffer");
 out:
     aqi_spin_unlock(&c->lock);
-    c->up.deliver(c->up.arg, source, am);
+    c->params.hooks.deliver(c->params.hooks.arg, source, am);
 }
 
 static void fault_credits_count_request(struct fault_credits *c, uint32_t to,
@@ -121,7 +120,7 @@ void fault_credits_forget(struct fault_credits *c, uint32_t id)
 static void fault_credits_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct fault_credits *c = arg;
-    c->up.peer_lost(c->up.arg, id, why);
+    c->params.hooks.peer_lost(c->params.hooks.arg, id, why);
 }
 
 aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
@@ -131,7 +130,6 @@ aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_pa
     if (c == NULL)
         return aqi_fail(AQ_ENOMEM, "fault", "no memory to check the credits of %u peers",
                         params->size);
-    c->up = params->hooks;
     c->params = *params;
     inner->hooks.deliver = fault_credits_hook_deliver;
     inner->hooks.peer_lost = fault_credits_hook_peer_lost;
