@@ -52,10 +52,6 @@ enum {
     MONITOR_PIECES = 1 << 16,
 };
 
-struct monitor_range {
-    uint64_t addr, len;
-};
-
 struct aqi_monitor {
     struct aqi_monitor *next; /* in the list of open monitors */
     int fd, stop;
@@ -75,7 +71,7 @@ struct aqi_monitor {
      */
     atomic_bool dirty;
     uint32_t first, count;
-    struct monitor_range ranges[MONITOR_RANGES];
+    struct reg_range ranges[MONITOR_RANGES];
     /*
      * The private anonymous memory that is watched, as far as that is remembered. It may have been
      * replaced before it was watched (see monitor_watches).
@@ -205,18 +201,18 @@ static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-static void monitor_add(struct aqi_monitor *monitor, uint64_t addr, uint64_t end)
+static void monitor_add(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     if (monitor->count == MONITOR_RANGES) { /* too many to distinguish: all */
         monitor->count = 1;
-        addr = 0;
-        end = UINT64_MAX;
+        from = 0;
+        to = UINT64_MAX;
         monitor->first = 0;
     } else {
         monitor->count++;
     }
     uint32_t at = (monitor->first + monitor->count - 1) % MONITOR_RANGES;
-    monitor->ranges[at] = (struct monitor_range){.addr = addr, .len = end - addr};
+    monitor->ranges[at] = (struct reg_range){.from = from, .to = to};
 }
 
 static void monitor_take(struct aqi_monitor *monitor)
@@ -475,8 +471,8 @@ static bool monitor_pop(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *l
     pthread_mutex_lock(&monitor->lock);
     bool any = monitor->count != 0;
     if (any) {
-        *addr = monitor->ranges[monitor->first].addr;
-        *len = monitor->ranges[monitor->first].len;
+        *addr = monitor->ranges[monitor->first].from;
+        *len = monitor->ranges[monitor->first].to - *addr;
         monitor->first = (monitor->first + 1) % MONITOR_RANGES;
         monitor->count--;
     } else {

@@ -176,10 +176,7 @@ bool aqi_reg_progress(struct aqi_reg *reg)
         /* Remove it from the list first, since sending may free it. */
         aqi_list_remove(at);
         if (reg_send_owed(reg, owed)) continue;
-        at->next = next;
-        at->prev = next->prev;
-        next->prev->next = at;
-        next->prev = at;
+        aqi_list_append(next, at); /* before `next` */
     }
     reg_pins_unpin_some(reg, REG_UNPIN_SOME);
     return !aqi_list_is_empty(&reg->owed) || !aqi_list_is_empty(&reg->doomed);
