@@ -13,7 +13,7 @@
 
 const unsigned char hca_magic[4] = {'i', 'b', 'v', '2'};
 
-enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
+enum { HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 
 /* The limit on Medium payloads, if `wanted` bytes are requested. */
 static size_t hca_medium(size_t wanted)
@@ -23,11 +23,11 @@ static size_t hca_medium(size_t wanted)
 
 static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 {
-    struct hca_port ports[HCA_PORTS_MOST];
+    struct hca_port ports[HCA_PORTS];
     const char *missing = hca_verbs_missing();
     if (missing == NULL) missing = aqi_mac_missing();
     *probe = (struct aqi_tp_probe){.device = "no adapter", .max_medium = hca_medium(SIZE_MAX / 2)};
-    unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
+    unsigned count = missing == NULL ? hca_ports_find(ports) : 0;
     if (count == 0) {
         struct hca_text why = {""};
         if (missing == NULL) why = hca_advice_no_port("");
@@ -47,8 +47,8 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 
 static aq_status hca_open_rails(struct hca_tp *hca)
 {
-    struct hca_port ports[HCA_PORTS_MOST];
-    unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0, near = 0;
+    struct hca_port ports[HCA_PORTS];
+    unsigned count = hca_ports_find(ports), active = 0, near = 0;
     for (; active < count && ports[active].active; active++)
         near += ports[active].near;
     if (count == 0) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", hca_advice_no_port("").text);

@@ -58,7 +58,9 @@ enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCES
 
 /* --- rails ----------------------------------------------------------------------------------- */
 
-/* A port that the filter selects, as found by hca_ports_find. */
+enum { HCA_PORTS = 16 }; /* that hca_ports_find finds, at most */
+
+/* A port that the filter selects. */
 struct hca_port {
     char device[64];
     uint8_t number;
@@ -424,7 +426,7 @@ struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca
 
 /* hca_ports.c: the ports selected by the filter. */
 /* Returns the number found; usable ones come first. */
-unsigned hca_ports_find(struct hca_port *ports, unsigned most);
+unsigned hca_ports_find(struct hca_port ports[HCA_PORTS]);
 
 /* hca_rail.c */
 aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port);

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HCA_PORTS = 16 };
-
 /* Whether this port may be used if the filter names none of the device. */
 static bool hca_ports_is_usual(unsigned port)
 {
@@ -118,17 +116,14 @@ static int hca_ports_order(const void *a, const void *b)
     return names != 0 ? names : x->number - y->number;
 }
 
-unsigned hca_ports_find(struct hca_port *ports, unsigned most)
+unsigned hca_ports_find(struct hca_port ports[HCA_PORTS])
 {
-    struct hca_port all[HCA_PORTS];
     int devices = 0;
     unsigned count = 0;
     struct ibv_device **list = hca_verbs.get_device_list(&devices);
     for (int i = 0; list != NULL && i < devices && count < HCA_PORTS; i++)
-        count += hca_ports_of(list[i], &all[count], HCA_PORTS - count);
+        count += hca_ports_of(list[i], &ports[count], HCA_PORTS - count);
     if (list != NULL) hca_verbs.free_device_list(list);
-    qsort(all, count, sizeof(*all), hca_ports_order);
-    count = (unsigned)aqi_min(count, most);
-    memcpy(ports, all, count * sizeof(*ports));
+    qsort(ports, count, sizeof(*ports), hca_ports_order);
     return count;
 }

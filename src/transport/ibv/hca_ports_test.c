@@ -13,8 +13,6 @@
 
 #include <cmocka.h>
 
-enum { FOUND_MOST = 16 };
-
 /* Ports as letters: active, down, initializing; none: it cannot be opened. */
 static struct card {
     const char *name, *ports;
@@ -83,14 +81,14 @@ static int port_query(struct ibv_context *context, uint8_t port, struct ibv_port
     return 0;
 }
 
-/* The ports that the filter selects, in order: "name:port", followed by + if active. */
+/* The first ports that the filter selects, in order: "name:port", followed by + if active. */
 static const char *found_by(const char *filter, unsigned most)
 {
     static char text[1024];
-    struct hca_port ports[FOUND_MOST];
+    struct hca_port ports[HCA_PORTS];
     size_t len = 0;
     hca_config.ports = filter;
-    unsigned count = hca_ports_find(ports, most);
+    unsigned count = (unsigned)aqi_min(hca_ports_find(ports), most);
     text[0] = '\0';
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(ports[i].active, ports[i].why[0] == '\0');
@@ -125,7 +123,7 @@ static void filters(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
-        assert_string_equal(found_by(rows[i].filter, FOUND_MOST), rows[i].found);
+        assert_string_equal(found_by(rows[i].filter, HCA_PORTS), rows[i].found);
 }
 
 static void nonsense_is_not_a_filter(void **unused)
@@ -164,10 +162,10 @@ static void one_number_for_all_devices(void **unused)
 {
     (void)unused;
     hca_config.port = 2;
-    assert_string_equal(found_by("", FOUND_MOST), "mlx5_1:2+ closed:1 dark:2 mlx5_0:2");
-    assert_string_equal(found_by("mlx5_0+mlx5_1:1", FOUND_MOST), "mlx5_0:2 mlx5_1:1");
+    assert_string_equal(found_by("", HCA_PORTS), "mlx5_1:2+ closed:1 dark:2 mlx5_0:2");
+    assert_string_equal(found_by("mlx5_0+mlx5_1:1", HCA_PORTS), "mlx5_0:2 mlx5_1:1");
     hca_config.port = 3;
-    assert_string_equal(found_by("mlx5_0", FOUND_MOST), "");
+    assert_string_equal(found_by("mlx5_0", HCA_PORTS), "");
     hca_config.port = 0;
 }
 
@@ -212,7 +210,7 @@ static void near_ones_first_where_they_are_spread(void **unused)
     assert_string_equal(found_by("", 3), "mlx5_0:1+ mlx5_1:2+ mlx5_10:1+");
     hca_config.spread = true;
     assert_string_equal(found_by("", 3), "mlx5_1:2+ mlx5_10:1+ mlx5_0:1+");
-    assert_string_equal(found_by("mlx5_0", FOUND_MOST), "mlx5_0:1+ mlx5_0:2");
+    assert_string_equal(found_by("mlx5_0", HCA_PORTS), "mlx5_0:1+ mlx5_0:2");
     hca_config.spread = false;
     near_say_no_more(&devices[1]);
     near_say_no_more(&devices[2]);
@@ -220,17 +218,17 @@ static void near_ones_first_where_they_are_spread(void **unused)
 
 static void what_is_wrong_is_told(void **unused)
 {
-    struct hca_port ports[2];
+    struct hca_port ports[HCA_PORTS];
     (void)unused;
     hca_config.ports = "dark";
-    assert_int_equal(hca_ports_find(ports, 2), 2);
+    assert_int_equal(hca_ports_find(ports), 2);
     assert_non_null(strstr(ports[0].why, "down: check the cable"));
     assert_non_null(strstr(ports[1].why, "not configured yet: check the cable"));
     hca_config.ports = "closed";
-    assert_int_equal(hca_ports_find(ports, 2), 1);
+    assert_int_equal(hca_ports_find(ports), 1);
     assert_non_null(strstr(ports[0].why, "cannot open /dev/infiniband/uverbs*"));
     strcpy(devices[4].dev_name, "uverbs-99");
-    assert_int_equal(hca_ports_find(ports, 2), 1);
+    assert_int_equal(hca_ports_find(ports), 1);
     assert_string_equal(ports[0].why, "cannot open /dev/infiniband/uverbs-99 (No such file or "
                                       "directory): check its permissions");
     devices[4].dev_name[0] = '\0';
