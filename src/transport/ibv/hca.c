@@ -129,7 +129,7 @@ static void hca_close(struct aqi_tp *tp)
         hca_greet_end(hca, peer);
         if (hca->rdma.lending.on && hca->rdma.pins.reg != NULL)
             aqi_reg_peer_down(hca->rdma.pins.reg, id);
-        hca_links_end(hca, peer, AQ_EPEER);
+        hca_links_end(hca, peer);
         aqi_rdma_fail_transfers(&hca->rdma, &peer->rdma, true);
     }
     hca_greet_close(hca);

@@ -234,7 +234,7 @@ static void hca_driver_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     struct hca_peer *peer = (struct hca_peer *)lost;
     hca_greet_end(hca, peer);
     peer->state = HCA_DOWN;
-    hca_links_end(hca, peer, AQ_EPEER);
+    hca_links_end(hca, peer);
     aqi_rdma_fail_transfers(rdma, lost, true);
 }
 

@@ -466,7 +466,7 @@ void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct h
                        unsigned reads);
 /* Destroy the queue pairs; everything posted to them ends with `status`. */
 void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer);
-void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+void hca_links_end(struct hca_tp *hca, struct hca_peer *peer);
 /* Post the request described by `sent`; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
@@ -537,7 +537,7 @@ void hca_repair_port_down(struct hca_tp *hca,
 void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved);
 void hca_repair(struct hca_tp *hca); /* continue repairs that have begun; may release the lock */
 void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
-void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer);
 
 /* hca_greet.c. With the lock held. */
 aq_status hca_greet_open(struct hca_tp *hca);

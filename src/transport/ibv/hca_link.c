@@ -172,17 +172,17 @@ void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
 }
 
 /* Destroying a queue pair ends everything posted to it: its buffers are ours again. */
-void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+void hca_links_end(struct hca_tp *hca, struct hca_peer *peer)
 {
     hca_links_destroy(hca, peer);
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         struct hca_link *link = &peer->link[r];
         while (link->tail != link->head)
-            hca_sent_end(hca, hca_link_take(hca, link), status);
+            hca_sent_end(hca, hca_link_take(hca, link), AQ_EPEER);
         free(link->sent);
         link->sent = NULL;
     }
-    hca_repair_forget(hca, peer, status);
+    hca_repair_forget(hca, peer);
 }
 
 /* --- using them ------------------------------------------------------------------------------ */

@@ -177,10 +177,10 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
     }
 }
 
-void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer)
 {
     while (peer->again_first < peer->again_count)
-        hca_sent_end(hca, &peer->again[peer->again_first++], status);
+        hca_sent_end(hca, &peer->again[peer->again_first++], AQ_EPEER);
     if (peer->again != NULL) hca->repeating--;
     free(peer->again);
     peer->again = NULL;
@@ -259,5 +259,5 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
         if (st != AQ_OK) return; /* no room, or the rail has failed and everything was dropped */
         peer->again_first++;
     }
-    if (peer->state == HCA_UP) hca_repair_forget(hca, peer, AQ_OK);
+    if (peer->state == HCA_UP) hca_repair_forget(hca, peer);
 }

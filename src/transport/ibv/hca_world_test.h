@@ -323,7 +323,7 @@ static inline void end_close(struct end *end)
     for (unsigned j = 0; j < ENDS; j++) {
         if (hca_peer_at(hca, j) == NULL) continue;
         if (hca->rdma.lending.on) aqi_reg_peer_down(hca->rdma.pins.reg, j);
-        hca_links_end(hca, hca_peer_at(hca, j), AQ_EPEER);
+        hca_links_end(hca, hca_peer_at(hca, j));
         aqi_rdma_fail_transfers(&hca->rdma, hca->rdma.peers[j], true);
         assert_int_equal(hca_peer_at(hca, j)->in.ring, 0);
         assert_null(hca_peer_at(hca, j)->rdma.ops);
