@@ -45,9 +45,8 @@ static_assert(HCA_GREETINGS * GREET_ROOM % GREET_PAGE == 0 &&
 
 static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeting, uint8_t *tag)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)greeting,
-                         .iov_len = offsetof(struct hca_greeting, tag)};
-    aqi_mac_of(hca->greeter.mac, hca->rdma.params.key, &part, 1, tag);
+    aqi_mac_bytes(hca->greeter.mac, "ibv greeting", hca->rdma.params.key, greeting,
+                  offsetof(struct hca_greeting, tag), tag);
 }
 
 /* --- the queue pair for them ----------------------------------------------------------------- */

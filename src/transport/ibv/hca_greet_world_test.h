@@ -350,9 +350,9 @@ static inline struct letter forged(size_t at, uint64_t value, size_t size)
     struct letter letter = letters[0];
     struct hca_tp *hca = ends[0].hca;
     memcpy(letter.bytes + at, &value, size);
-    struct iovec part = {.iov_base = letter.bytes, .iov_len = letter.len - AQI_MAC_BYTES};
-    aqi_mac_of(hca->greeter.mac, hca->rdma.params.key, &part, 1,
-               letter.bytes + letter.len - AQI_MAC_BYTES);
+    size_t len = letter.len - AQI_MAC_BYTES;
+    aqi_mac_bytes(hca->greeter.mac, "ibv greeting", hca->rdma.params.key, letter.bytes, len,
+                  letter.bytes + len);
     return letter;
 }
 

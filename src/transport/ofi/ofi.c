@@ -34,10 +34,9 @@ static aq_status ofi_make_secrets(struct ofi_tp *ofi)
 {
     struct aqi_mac *mac;
     uint8_t tag[AQI_MAC_BYTES];
-    struct iovec part = {.iov_base = (void *)(uintptr_t)ofi_magic, .iov_len = sizeof(ofi_magic)};
     aq_status st = aqi_mac_open(AQI_MAC_HMAC, &mac);
     if (st != AQ_OK) return st;
-    aqi_mac_of(mac, ofi->rdma.params.key, &part, 1, tag);
+    aqi_mac_bytes(mac, "ofi stamp", ofi->rdma.params.key, ofi_magic, sizeof(ofi_magic), tag);
     memcpy(&ofi->rdma.stamp, tag, sizeof(ofi->rdma.stamp));
     memcpy(&ofi->next_key, tag + sizeof(ofi->rdma.stamp), sizeof(ofi->next_key));
     aqi_mac_close(mac);
