@@ -139,7 +139,7 @@ static void alive_tell(aq_connection *conn)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* Ping the peer. If there is no room, it takes nothing from its ring, which is no reply either. */
+/* Ping the peer; if there is no room, as soon as it makes some. */
 static void alive_ask(aq_connection *conn)
 {
     struct conn_alive *mine = &conn->alive;

@@ -83,7 +83,7 @@ aq_status aqi_fallback_region(struct aqi_fallback *fb, struct aqi_peer *peer, bo
 aq_status aqi_fallback_ping(struct aqi_fallback *fb, struct aqi_peer *peer, struct aqi_comp *comp)
 {
     const struct fallback_op op = {.kind = FB_OP_PING, .peer = peer, .len = 1, .comp = comp};
-    return fallback_submit(fb, &op, false);
+    return fallback_submit(fb, &op, true);
 }
 
 static aq_status fallback_hook_by_messages(void *arg, uint32_t id, bool get, uint64_t addr,

@@ -225,9 +225,11 @@ static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
 static void fallback_ops_list_op(struct fallback_peer *side, struct fallback_op *op)
 {
     if (side->pending == NULL) side->pending_end = &side->pending;
-    op->next = NULL;
-    *side->pending_end = op;
-    side->pending_end = &op->next;
+    /* First, since a long put takes all the room that the peer makes. */
+    struct fallback_op **at = op->kind == FB_OP_PING ? &side->pending : side->pending_end;
+    op->next = *at;
+    *at = op;
+    if (op->next == NULL) side->pending_end = &op->next;
 }
 
 void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)

@@ -9,6 +9,7 @@
 
 #include "base/capture_test.h"
 #include "base/stats.h"
+#include <limits.h>
 #include <string.h>
 
 enum { U32 = 1, U64 = 3, CAS = 3, ADD = 4 }; /* of <aqueduct/atomic.h> */
@@ -21,6 +22,7 @@ static struct {
     struct aqi_peer peer[PEERS];
     aq_status answer; /* result of sends, after `again` times AQ_AGAIN */
     unsigned again, tries, relaxed, last_round;
+    unsigned room;     /* for so many messages in all */
     unsigned progress; /* result of the transport's own operation */
     struct {
         uint32_t to;
@@ -48,6 +50,7 @@ static inline aq_status serve_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
         return AQ_AGAIN;
     }
     if (world.answer != AQ_OK) return world.answer;
+    if (world.count == world.room) return AQ_AGAIN;
     assert_in_range(world.count, 0, SENT - 1);
     assert_in_range(am->nargs, 2, 8);
     assert_in_range(am->nbytes, 0, PIECE);
@@ -118,6 +121,7 @@ static inline void open_world(void)
                                                    .relax = serve_relax,
                                                    .now = serve_now}};
     memset(&world, 0, sizeof(world));
+    world.room = UINT_MAX;
     for (unsigned i = 0; i < sizeof(reach); i++)
         reach[i] = (unsigned char)(i * 7);
     assert_int_equal(aqi_fallback_create(&params, false, &world.inner, &world.fb), AQ_OK);
