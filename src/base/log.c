@@ -157,6 +157,27 @@ void aqi_log_line(const char *line, size_t len)
     log_write(line, len);
 }
 
+static _Atomic(const struct aqi_log_name *) log_name;
+
+void aqi_log_rename(const struct aqi_log_name *name)
+{
+    /* Read by the load in log_use_name. */
+    atomic_store_explicit(&log_name, name, memory_order_release);
+}
+
+/* Returns the new length; what does not fit is cut off. */
+static size_t log_use_name(char *line, size_t room)
+{
+    char rest[LOG_LINE_BYTES];
+    const struct aqi_log_name *name = atomic_load_explicit(&log_name, memory_order_acquire);
+    for (char *at = line; name != NULL && (at = strstr(at, name->inside)) != NULL;) {
+        snprintf(rest, sizeof(rest), "%s", at + strlen(name->inside));
+        snprintf(at, room - (size_t)(at - line), "%s%s", name->outside, rest);
+        at += aqi_min(strlen(at), strlen(name->outside));
+    }
+    return strlen(line);
+}
+
 static void log_say(enum aqi_log_level level, const char *folder, const char *fmt, va_list args)
 {
     int saved_errno = errno;
@@ -168,7 +189,8 @@ static void log_say(enum aqi_log_level level, const char *folder, const char *fm
                 : snprintf(line, room, "aq[%lu] %.20s: ", (unsigned long)rank, folder);
     size_t len = (size_t)n;
     n = vsnprintf(line + len, room - len, fmt, args);
-    if (n > 0) len = aqi_min(len + (size_t)n, room - 1);
+    if (n < 0) line[len] = '\0';
+    len = log_use_name(line, room);
     aqi_log_printable(line);
     line[len++] = '\n';
     (level <= AQI_LOG_WARN ? aqi_log_line : log_write)(line, len);

@@ -35,6 +35,15 @@ void aqi_log(enum aqi_log_level level, const char *folder, const char *fmt, ...)
 void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folder, const char *fmt,
                   ...) AQI_PRINTF(4, 5);
 
+/*
+ * From now on, replace `inside` by `outside` in all lines: a front end whose programs write URIs
+ * with other schemes names them as they do. `name` stays the caller's.
+ */
+struct aqi_log_name {
+    const char *inside, *outside;
+};
+void aqi_log_rename(const struct aqi_log_name *name);
+
 /* Replace control characters by spaces: text from peers and users must not forge or split lines. */
 void aqi_log_printable(char *text);
 

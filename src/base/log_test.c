@@ -85,6 +85,32 @@ static void lines_say_who_speaks(void **state)
     assert_string_equal(capture_end(&capture), "aq[5] shm: a b\n");
 }
 
+/* Each URI is named as the program does; a line that becomes too long is cut. */
+static void names_are_replaced(void **state)
+{
+    static const struct aqi_log_name longer = {"udp://", "sock://"}, shorter = {"shm://", "sm://"};
+    struct capture capture;
+    char text[2000] = "";
+    (void)state;
+    aqi_log_identity(5);
+    aqi_log_rename(&longer);
+    capture_start(&capture);
+    aqi_log(AQI_LOG_WARN, "udp", "udp://a: not udp://");
+    assert_string_equal(capture_end(&capture), "aq[5] udp: sock://a: not sock://\n");
+    while (strlen(text) + 6 < sizeof(text))
+        strcat(text, "udp://");
+    capture_start(&capture);
+    aqi_log(AQI_LOG_WARN, "udp", "%s", text);
+    const char *said = capture_end(&capture);
+    assert_null(strstr(said, "udp://"));
+    assert_int_equal(strcspn(said, "\n") + 1, strlen(said));
+    aqi_log_rename(&shorter);
+    capture_start(&capture);
+    aqi_log(AQI_LOG_WARN, "shm", "shm:///b");
+    assert_string_equal(capture_end(&capture), "aq[5] shm: sm:///b\n");
+    aqi_log_rename(NULL);
+}
+
 /* A datagram socket shows where each write begins. */
 static void a_line_is_one_write(void **state)
 {
@@ -166,6 +192,7 @@ int main(void)
         cmocka_unit_test_setup(order_does_not_matter, default_levels),
         cmocka_unit_test_setup(bad_specifications_change_nothing, default_levels),
         cmocka_unit_test_setup(lines_say_who_speaks, default_levels),
+        cmocka_unit_test_setup(names_are_replaced, default_levels),
         cmocka_unit_test_setup(a_line_is_one_write, default_levels),
         cmocka_unit_test_setup(once_is_once, default_levels),
         cmocka_unit_test_setup(goes_through_a_socket, default_levels),

@@ -83,8 +83,10 @@ static void malformed_numbers(void)
     CHECK_OK(cci_finalize());
 }
 
-static void at(cci_device_t *device, const char *service, const char *wrong)
+/* Errors name URIs as programs do. */
+static void at(cci_device_t *device, const char *service, const char *wrong, const char *other)
 {
+    struct capture capture;
     cci_endpoint_t *endpoint, *second;
     CHECK_STATUS(cci_create_endpoint_at(NULL, service, 0, &endpoint, NULL), CCI_EINVAL);
     CHECK_STATUS(cci_create_endpoint_at(device, NULL, 0, &endpoint, NULL), CCI_EINVAL);
@@ -92,7 +94,11 @@ static void at(cci_device_t *device, const char *service, const char *wrong)
     CHECK_OK(cci_create_endpoint_at(device, service, 0, &endpoint, NULL));
     char *uri = side_uri(endpoint);
     CHECK(strstr(uri, service) != NULL);
+    capture_begin(&capture);
     CHECK_STATUS(cci_create_endpoint_at(device, service, 0, &second, NULL), CCI_EBUSY);
+    CHECK_OK(cci_connect(endpoint, other, NULL, 0, CCI_CONN_ATTR_RO, NULL, 0, NULL));
+    const char *said = capture_end(&capture);
+    CHECK(strstr(said, uri) != NULL && strstr(said, other) != NULL);
     CHECK_OK(cci_destroy_endpoint(endpoint));
     CHECK_OK(cci_create_endpoint_at(device, service, 0, &endpoint, NULL));
     CHECK_OK(cci_destroy_endpoint(endpoint));
@@ -112,8 +118,8 @@ static void at_a_service(void)
     CHECK_OK(cci_destroy_endpoint(endpoint));
     free(uri);
     snprintf(pid, sizeof(pid), "%d/8", (int)getpid());
-    at(devices[0], pid, "7/8/../x");
-    at(devices[1], port, "70000");
+    at(devices[0], pid, "7/8/../x", "sm://no path");
+    at(devices[1], port, "70000", "sock://127.0.0.1:70000");
     CHECK_OK(cci_finalize());
 }
 

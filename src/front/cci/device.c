@@ -24,11 +24,12 @@ enum {
 };
 
 static const struct {
-    const char *name, *outside, *inside;
+    const char *name;
+    struct aqi_log_name scheme;
     int priority;
-} device_kinds[AQC_KINDS] = {[AQC_SM] = {"sm", "sm://", "shm://", 20},
-                             [AQC_SOCK] = {"sock", "sock://", "udp://", 31},
-                             [AQC_TCP] = {"tcp", "tcp://", "udp://", 30}};
+} device_kinds[AQC_KINDS] = {[AQC_SM] = {"sm", {"shm://", "sm://"}, 20},
+                             [AQC_SOCK] = {"sock", {"udp://", "sock://"}, 31},
+                             [AQC_TCP] = {"tcp", {"udp://", "tcp://"}, 30}};
 
 /* CCI_CTP: the transports to use or, after "^", those not to use. */
 static bool device_may_use(const char *transport)
@@ -407,7 +408,8 @@ int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, si
         port = strtoul(service, &end, 10);
         if (end == service || *end != '\0' || port > UINT16_MAX) return CCI_EINVAL;
     }
-    snprintf(uri, len, "%s%s:%lu", device_kinds[device->kind].outside, device->address, port);
+    snprintf(uri, len, "%s%s:%lu", device_kinds[device->kind].scheme.outside, device->address,
+             port);
     return CCI_SUCCESS;
 }
 
@@ -422,8 +424,9 @@ static bool device_translate(const char *from, const char *to, const char *uri, 
 
 bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t len)
 {
-    return device_translate(device_kinds[kind].outside, device_kinds[kind].inside, uri, inside,
-                            len);
+    const struct aqi_log_name *scheme = &device_kinds[kind].scheme;
+    aqi_log_rename(scheme); /* errors name the URI as the program did */
+    return device_translate(scheme->outside, scheme->inside, uri, inside, len);
 }
 
 void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len)
@@ -440,6 +443,6 @@ void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len)
 
 void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len)
 {
-    if (!device_translate(device_kinds[kind].inside, device_kinds[kind].outside, inside, uri, len))
-        uri[0] = '\0';
+    const struct aqi_log_name *scheme = &device_kinds[kind].scheme;
+    if (!device_translate(scheme->inside, scheme->outside, inside, uri, len)) uri[0] = '\0';
 }
