@@ -28,34 +28,30 @@ static int option_set_connection(struct aqc_conn *conn, cci_opt_name_t name, uin
 
 static int option_set_endpoint(struct aqc_ep *ep, cci_opt_name_t name, uint32_t value)
 {
-    if (name == CCI_OPT_ENDPT_SEND_TIMEOUT) {
-        ep->send_timeout = value;
-        return CCI_SUCCESS;
-    }
-    ep->keepalive = value;
-    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next)
-        (void)option_set_connection(AQI_OF(at, struct aqc_conn, link),
-                                    CCI_OPT_CONN_KEEPALIVE_TIMEOUT, value);
-    return CCI_SUCCESS;
-}
-
-int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
-{
-    uint32_t value;
-    if (handle == NULL || val == NULL) return CCI_EINVAL;
     switch (name) {
     case CCI_OPT_ENDPT_SEND_TIMEOUT:
+        ep->send_timeout = value;
+        return CCI_SUCCESS;
     case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
-    case CCI_OPT_CONN_SEND_TIMEOUT:
-    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
-        break;
+        ep->keepalive = value;
+        for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next)
+            (void)option_set_connection(AQI_OF(at, struct aqc_conn, link),
+                                        CCI_OPT_CONN_KEEPALIVE_TIMEOUT, value);
+        return CCI_SUCCESS;
     case CCI_OPT_ENDPT_RECV_BUF_COUNT:
     case CCI_OPT_ENDPT_SEND_BUF_COUNT:
         return CCI_ERR_NOT_IMPLEMENTED;
     default:
         return CCI_EINVAL;
     }
-    memcpy(&value, val, sizeof(value));
+}
+
+int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
+{
+    uint32_t value = 0;
+    if (handle == NULL || val == NULL) return CCI_EINVAL;
+    if (name != CCI_OPT_ENDPT_URI) /* which may be shorter, and cannot be set */
+        memcpy(&value, val, sizeof(value));
     aqc_enter();
     int status = CCI_EINVAL;
     if (option_fits(handle, name))
