@@ -311,6 +311,30 @@ static void keep(void)
     pair_close(&pair);
 }
 
+/* A receiver that takes messages slowly does not keep the room that it releases to itself. */
+static void take_slowly(void)
+{
+    const double pause = 0.01;
+    struct pair pair;
+    cci_event_t *event;
+    unsigned taken = 0;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    while (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
+        ;
+    double limit = side_now() + PATIENCE, at = 0;
+    while (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_ENOBUFS) {
+        CHECK(side_now() < limit);
+        (void)cci_get_event(pair.caller, &event);
+        if (side_now() < at || cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
+        CHECK_OK(cci_return_event(event));
+        CHECK(++taken < 10000);
+        at = side_now() + pause;
+    }
+    for (int got = 0; got < FLOOD && cci_get_event(pair.called, &event) == CCI_SUCCESS; got++)
+        CHECK_OK(cci_return_event(event));
+    pair_close(&pair);
+}
+
 /*
  * The peer's library receives messages until it is out of room, although its program polls for no
  * events; on an ordered connection, all later messages fail, too.
@@ -508,6 +532,7 @@ int main(int argc, char **argv)
     too_long();
     hoard();
     keep();
+    take_slowly();
     timeouts();
     disconnects();
     held_requests();

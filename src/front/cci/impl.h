@@ -185,6 +185,7 @@ struct aqc_conn {
 
     uint32_t got, told; /* messages received in order, and those acknowledged */
     uint32_t held, freed, told_freed;
+    uint64_t tight_since;  /* 0: not known to be tight since it last told its counts */
     struct aqi_node early; /* messages received before the program was notified of the connection */
     bool fresh, starved;
     bool deaf; /* a message was dropped for lack of memory: drop all later ones */
@@ -247,15 +248,18 @@ static inline bool aqc_conn_is_tight(const struct aqc_conn *conn)
     return owed != 0 && conn->held + owed > AQC_WINDOW - AQC_LARGEST;
 }
 
+bool aqc_conn_is_slow(struct aqc_conn *conn);
+
 /*
  * Whether to tell the peer how much room the program has released. Less than a quarter is not worth
- * a note, since the program will release more; unless it keeps the rest and has nothing left to
- * take: then the peer may be waiting for just that.
+ * a note, since the program will release more; unless it keeps the rest, and has nothing left to
+ * take or takes it slowly: then the peer may be waiting for just that.
  */
-static inline bool aqc_conn_owes_room(const struct aqc_conn *conn)
+static inline bool aqc_conn_owes_room(struct aqc_conn *conn)
 {
     return conn->freed - conn->told_freed >= AQC_WINDOW / 4 ||
-           (aqc_conn_is_tight(conn) && aqi_list_is_empty(&conn->ep->queue));
+           (aqc_conn_is_tight(conn) &&
+            (aqi_list_is_empty(&conn->ep->queue) || aqc_conn_is_slow(conn)));
 }
 
 /* room.c. Get at least `len` bytes, and the `size` to return them with. NULL: out of memory. */

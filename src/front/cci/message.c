@@ -19,6 +19,8 @@ enum {
     MESSAGE_OWED = 32 /* this many messages are acknowledged immediately, even if more arrive */
 };
 
+#define MESSAGE_SLOW_NS UINT64_C(500000000)
+
 static uint32_t message_units(uint32_t len)
 {
     return 2 + len / AQC_UNIT; /* including the event that contains it */
@@ -128,9 +130,18 @@ aq_status aqc_wire_open(void)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
+/* A peer that disconnects must see within its patience that the program takes messages. */
+bool aqc_conn_is_slow(struct aqc_conn *conn)
+{
+    uint64_t now = aqi_now_ns();
+    if (conn->tight_since == 0) conn->tight_since = now;
+    return now - conn->tight_since >= MESSAGE_SLOW_NS;
+}
+
 /* Record that our counts have been sent, with a message or note. */
 static inline void message_told(struct aqc_conn *conn)
 {
+    conn->tight_since = 0;
     conn->told = conn->got;
     conn->told_freed = conn->freed;
     aqc.sent += conn->ep->device->kind != AQC_SM;
