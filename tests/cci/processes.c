@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,7 +23,9 @@ enum {
     LEN = 1 << 16,
     BUSY_SENDS = 200,
     STOPPED = 16,
-    SLOW = 350
+    SLOW = 350,
+    LONG_LEN = 1 << 26,
+    LONG_STOPS = 6
 };
 
 static int (*child_main)(cci_endpoint_t *endpoint, cci_os_handle_t fd);
@@ -385,6 +388,74 @@ static void stopped_in_transfer(int argc, char **argv, uint32_t message)
     CHECK_OK(cci_finalize());
 }
 
+/* Written by the child; it is stopped again and again. */
+static struct {
+    unsigned char *memory;
+    atomic_bool ended;
+} slowed;
+
+/* Offer the memory, which is shared with the parent. */
+static int offer(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    cci_rma_handle_t *handle;
+    cci_connection_t *connection = accept_one(endpoint, fd);
+    CHECK_OK(cci_rma_register(endpoint, slowed.memory, LONG_LEN, CCI_FLAG_WRITE, &handle));
+    CHECK_OK(cci_send(connection, handle, sizeof(*handle), NULL, CCI_FLAG_SILENT));
+    for (;;)
+        CHECK_OK(cci_return_event(next(endpoint, fd)));
+    return 0;
+}
+
+/* Stop the child for a while after each of LONG_STOPS parts of the transfer. */
+static void *stop_often(void *arg)
+{
+    const struct timespec pause = {.tv_nsec = 450000000};
+    const size_t part = LONG_LEN / (LONG_STOPS + 1);
+    (void)arg;
+    for (size_t i = 1; i <= LONG_STOPS; i++) {
+        const _Atomic unsigned char *last = (void *)(slowed.memory + i * part);
+        while (*last == 0 && !slowed.ended)
+            sched_yield();
+        if (slowed.ended) break;
+        CHECK(kill(child, SIGSTOP) == 0);
+        CHECK(nanosleep(&pause, NULL) == 0);
+        CHECK(kill(child, SIGCONT) == 0);
+    }
+    return NULL;
+}
+
+/* A program that disconnects completes its transfer, though that takes several seconds. */
+static void long_transfer(int argc, char **argv, bool destroy)
+{
+    static unsigned char bytes[LONG_LEN];
+    cci_rma_handle_t *local;
+    struct cci_rma_handle remote;
+    pthread_t thread;
+    slowed.memory = mmap(NULL, LONG_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(slowed.memory != MAP_FAILED);
+    slowed.ended = false;
+    char *uri = child_start(argc, argv, offer, false);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *connection = call(endpoint, -1, uri);
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+    memcpy(&remote, event->recv.ptr, sizeof(remote));
+    CHECK_OK(cci_return_event(event));
+    memset(bytes, 1, LONG_LEN);
+    CHECK_OK(cci_rma_register(endpoint, bytes, LONG_LEN, 0, &local));
+    CHECK(pthread_create(&thread, NULL, stop_often, NULL) == 0);
+    CHECK_OK(cci_rma(connection, NULL, 0, local, 0, &remote, 0, LONG_LEN, NULL, CCI_FLAG_WRITE));
+    CHECK_OK(destroy ? cci_destroy_endpoint(endpoint) : cci_disconnect(connection));
+    slowed.ended = true;
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(memcmp(slowed.memory, bytes, LONG_LEN) == 0);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+    CHECK(munmap(slowed.memory, LONG_LEN) == 0);
+    CHECK_OK(cci_finalize());
+}
+
 static int accept_all(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     for (;;) {
@@ -574,6 +645,8 @@ int main(int argc, char **argv)
     stopped(2, copy);
     stopped_in_transfer(2, copy, 0);
     stopped_in_transfer(2, copy, 4);
+    long_transfer(2, copy, false);
+    long_transfer(2, copy, true);
     stopped_and_threads(2, copy);
     slow(2, copy);
     return 0;

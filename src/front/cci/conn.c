@@ -12,7 +12,7 @@
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
+#define CONN_FLUSH_NS UINT64_C(5000000000)        /* at a disconnect, for peers that are silent */
 #define CONN_LEAST_NS UINT64_C(10000000)          /* after that, for each connection */
 
 /* Descriptors of a connection over udp, and those of requests in the kernel, and of the program. */
@@ -164,6 +164,19 @@ struct conn_patience {
     uint32_t done;
 };
 
+/*
+ * Whether to wait for transfers. They acknowledge nothing before they are complete, which may take
+ * long, so the peer's library is asked whether it responds.
+ */
+static bool conn_waits_for_transfers(struct aqc_conn *conn)
+{
+    bool pending = conn->unstarted != NULL || !aqi_list_is_empty(&conn->under_way);
+    if (!pending || conn->state != AQC_OPEN || conn->silent) return false;
+    if (!conn->leaving) (void)!aq_connection_keepalive(conn->link_to, CONN_FLUSH_NS);
+    conn->leaving = true;
+    return true;
+}
+
 /* Count the messages and transfers that the peer has acknowledged. */
 static uint32_t conn_done(const struct aqc_conn *conn)
 {
@@ -190,31 +203,32 @@ void aqc_conn_close(struct aqc_conn *conn)
 {
     struct conn_patience patience = {0};
     bool flushed;
-    for (unsigned rounds = 0;
-         !(flushed = conn_is_flushed(conn)) && conn_is_patient(&patience, conn_done(conn));
-         rounds++)
+    for (unsigned rounds = 0; !(flushed = conn_is_flushed(conn)); rounds++) {
+        bool patient = conn_is_patient(&patience, conn_done(conn));
+        if (!conn_waits_for_transfers(conn) && !patient) break;
         conn_wait(rounds);
+    }
     conn_close(conn, flushed ? CONN_FLUSH_NS : CONN_LEAST_NS);
 }
 
-static bool conn_are_flushed(struct aqc_ep *ep, uint32_t *done)
+/* Whether to wait for any connection of the endpoint. */
+static bool conn_wait_for_some(struct aqc_ep *ep, struct conn_patience *patience)
 {
-    bool all = true;
-    *done = 0;
+    bool flushed = true, transfers = false;
+    uint32_t done = 0;
     for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
-        const struct aqc_conn *conn = AQI_OF(at, const struct aqc_conn, link);
-        all = all && conn_is_flushed(conn);
-        *done += conn_done(conn);
+        struct aqc_conn *conn = AQI_OF(at, struct aqc_conn, link);
+        flushed = flushed && conn_is_flushed(conn);
+        transfers = conn_waits_for_transfers(conn) || transfers;
+        done += conn_done(conn);
     }
-    return all;
+    return !flushed && (conn_is_patient(patience, done) || transfers);
 }
 
 void aqc_conn_close_all(struct aqc_ep *ep)
 {
     struct conn_patience patience = {0};
-    uint32_t done;
-    for (unsigned rounds = 0; !conn_are_flushed(ep, &done) && conn_is_patient(&patience, done);
-         rounds++)
+    for (unsigned rounds = 0; conn_wait_for_some(ep, &patience); rounds++)
         conn_wait(rounds);
     uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
     while (!aqi_list_is_empty(&ep->conns)) {
@@ -474,7 +488,8 @@ static void conn_lost(struct aqc_conn *conn, cci_status_t status)
 
 static void conn_silent(struct aqc_conn *conn)
 {
-    if (conn->keepalive == 0) return;
+    conn->silent = conn->leaving;
+    if (conn->keepalive == 0 || conn->leaving) return;
     conn->keepalive = 0; /* disabled until it is set again */
     aqc_conn_watch(conn);
     aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);

@@ -172,6 +172,8 @@ struct aqc_conn {
     uint32_t refs;       /* references held by events */
     bool left;           /* the program must no longer use it */
     bool asked;          /* the event of its request has not been returned */
+    bool leaving;        /* being closed: waits for transfers as long as the peer responds */
+    bool silent;         /* `leaving`: it does not */
 
     struct aqc_op *ops, *last; /* in the order of the calls */
     struct aqc_op *unstarted;  /* the first that may have a transfer to start */
@@ -198,7 +200,8 @@ struct aqc_conn {
 void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
 /* Remove it and release what it holds; events that refer to it may remain. What was sent before is
- * delivered, unless the peer acknowledges nothing for two seconds. */
+ * delivered, unless the peer acknowledges nothing for five seconds or, during transfers, does not
+ * respond. */
 void aqc_conn_close(struct aqc_conn *conn);
 /* All of the endpoint, without adding up the delays that silent peers cause. */
 void aqc_conn_close_all(struct aqc_ep *ep);
