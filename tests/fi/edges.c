@@ -155,6 +155,55 @@ static void contexts(struct pair *pair)
     CHECK_EQUAL(fi_close(&srx->fid), 0);
 }
 
+/* Calls of endpoints on a context that is for receives only. */
+static void sends_of_contexts(struct pair *pair)
+{
+    struct fid_ep *srx;
+    uint64_t value = 0, result = 0;
+    const struct iovec iov = {.iov_base = &value, .iov_len = sizeof(value)};
+    const struct fi_rma_iov there = {.len = sizeof(value), .key = KEY};
+    fi_addr_t to = pair->a.other;
+    const struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = to};
+    const struct fi_msg_tagged tagged = {.msg_iov = &iov, .iov_count = 1, .addr = to};
+    const struct fi_msg_rma rma = {
+        .msg_iov = &iov, .iov_count = 1, .addr = to, .rma_iov = &there, .rma_iov_count = 1};
+    CHECK_EQUAL(fi_srx_context(pair->a.domain, pair->a.info->rx_attr, &srx, NULL), 0);
+    CHECK_EQUAL(fi_send(srx, &value, 8, NULL, to, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_sendv(srx, &iov, NULL, 1, to, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_sendmsg(srx, &msg, 0), -FI_ENOSYS);
+    CHECK_EQUAL(fi_senddata(srx, &value, 8, NULL, 1, to, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_inject(srx, &value, 8, to), -FI_ENOSYS);
+    CHECK_EQUAL(fi_injectdata(srx, &value, 8, 1, to), -FI_ENOSYS);
+    CHECK_EQUAL(fi_tsend(srx, &value, 8, NULL, to, 1, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_tsendv(srx, &iov, NULL, 1, to, 1, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_tsendmsg(srx, &tagged, 0), -FI_ENOSYS);
+    CHECK_EQUAL(fi_tinject(srx, &value, 8, to, 1), -FI_ENOSYS);
+    CHECK_EQUAL(fi_write(srx, &value, 8, NULL, to, 0, KEY, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_writemsg(srx, &rma, 0), -FI_ENOSYS);
+    CHECK_EQUAL(fi_inject_write(srx, &value, 8, to, 0, KEY), -FI_ENOSYS);
+    CHECK_EQUAL(fi_read(srx, &value, 8, NULL, to, 0, KEY, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_atomic(srx, &value, 1, NULL, to, 0, KEY, FI_UINT64, FI_SUM, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(
+        fi_fetch_atomic(srx, &value, 1, NULL, &result, NULL, to, 0, KEY, FI_UINT64, FI_SUM, NULL),
+        -FI_ENOSYS);
+    CHECK_EQUAL(fi_tx_size_left(srx), -FI_EINVAL);
+    CHECK_EQUAL(fi_close(&srx->fid), 0);
+}
+
+/* A shared transmit context has the options of endpoints, but none of receives. */
+static void receives_of_contexts(struct pair *pair)
+{
+    struct fid_stx *stx;
+    size_t least = 1, len = sizeof(least);
+    CHECK_EQUAL(fi_stx_context(pair->a.domain, pair->a.info->tx_attr, &stx, NULL), 0);
+    CHECK_EQUAL(fi_setopt(&stx->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, len),
+                -FI_ENOPROTOOPT);
+    CHECK_EQUAL(fi_getopt(&stx->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &len),
+                -FI_ENOPROTOOPT);
+    CHECK_EQUAL(fi_cancel(&stx->fid, &least), -FI_ENOENT);
+    CHECK_EQUAL(fi_close(&stx->fid), 0);
+}
+
 /* A binding that is refused binds nothing. */
 static void bindings(struct pair *pair)
 {
@@ -316,6 +365,8 @@ int main(void)
     objects(&pair);
     flags(&pair);
     contexts(&pair);
+    sends_of_contexts(&pair);
+    receives_of_contexts(&pair);
     bindings(&pair);
     failed_injection(&pair);
     failed_receives(&pair);

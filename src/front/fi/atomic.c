@@ -301,6 +301,7 @@ static ssize_t atomic_start(struct afi_ep *ep, const struct atomic_call *call)
 
 static ssize_t atomic_call(struct fid_ep *fid, const struct atomic_call *call)
 {
+    if (!afi_is_ep(fid)) return -FI_ENOSYS;
     afi_lock();
     ssize_t err = atomic_start(afi_ep_of(fid), call);
     afi_unlock();

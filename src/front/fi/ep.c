@@ -181,6 +181,12 @@ static int ep_control(struct fid *fid, int command, void *arg)
     return err;
 }
 
+/* Shared transmit contexts have the same calls, but no receives. */
+static bool ep_receives(const struct fid *fid)
+{
+    return fid->fclass != FI_CLASS_STX_CTX;
+}
+
 static struct afi_rxq *ep_rxq(struct fid *fid)
 {
     return fid->fclass == FI_CLASS_SRX_CTX ? &AQI_OF(fid, struct afi_srx, fid.fid)->rxq
@@ -213,6 +219,7 @@ static ssize_t ep_cancel(struct fid *fid, void *context)
 {
     bool shared = fid->fclass == FI_CLASS_SRX_CTX;
     const struct afi_srx *srx = AQI_OF(fid, const struct afi_srx, fid.fid);
+    if (!ep_receives(fid)) return -FI_ENOENT;
     afi_lock();
     struct afi_ep *ep = shared ? srx->ep : AQI_OF(fid, struct afi_ep, fid.fid);
     int err = afi_rxq_cancel(ep_rxq(fid), shared ? afi_srx_cq(srx) : afi_rx_cq(ep),
@@ -222,9 +229,14 @@ static ssize_t ep_cancel(struct fid *fid, void *context)
     return err;
 }
 
+static bool ep_knows(const struct fid *fid, int level, int name)
+{
+    return ep_receives(fid) && level == FI_OPT_ENDPOINT && name == FI_OPT_MIN_MULTI_RECV;
+}
+
 static int ep_getopt(struct fid *fid, int level, int name, void *value, size_t *len)
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (!ep_knows(fid, level, name)) return -FI_ENOPROTOOPT;
     bool fits = *len >= sizeof(size_t);
     *len = sizeof(size_t);
     if (fits) *(size_t *)value = ep_rxq(fid)->least;
@@ -233,7 +245,7 @@ static int ep_getopt(struct fid *fid, int level, int name, void *value, size_t *
 
 static int ep_setopt(struct fid *fid, int level, int name, const void *value, size_t len)
 {
-    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (!ep_knows(fid, level, name)) return -FI_ENOPROTOOPT;
     if (len < sizeof(size_t)) return -FI_EINVAL;
     ep_rxq(fid)->least = aqi_max(*(const size_t *)value, 1); /* must release full buffers */
     return 0;
@@ -499,7 +511,9 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
                 .ops = &ep_ops,
                 .cm = &ep_cm_ops,
                 .msg = &afi_msg_ops,
-                .tagged = &afi_tagged_ops},
+                .rma = &afi_rma_ops,
+                .tagged = &afi_tagged_ops,
+                .atomic = &afi_atomic_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid),
         .directed = attr == NULL || attr->caps == 0 || (attr->caps & FI_DIRECTED_RECV) != 0};
     afi_rxq_init(&srx->rxq);
@@ -537,7 +551,8 @@ int afi_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_
     struct afi_stx *stx = calloc(1, sizeof(*stx));
     if (stx == NULL) return -FI_ENOMEM;
     *stx = (struct afi_stx){
-        .fid = {.fid = {.fclass = FI_CLASS_STX_CTX, .context = context, .ops = &ep_stx_fid_ops}},
+        .fid = {.fid = {.fclass = FI_CLASS_STX_CTX, .context = context, .ops = &ep_stx_fid_ops},
+                .ops = &ep_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid)};
     afi_lock();
     stx->domain->users++;

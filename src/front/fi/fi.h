@@ -322,14 +322,23 @@ int afi_op_flags_get(const uint64_t *known, uint64_t *flags);
  * `to` has. */
 int afi_alias_open(struct afi_ep *ep, uint64_t tx_flags, uint64_t rx_flags, struct fi_alias *to);
 
-/* The endpoint of a call, which may name an alias, and the default flags of transmits. */
+/* Whether it is an endpoint or an alias, not a shared receive context, which has the same calls. */
+static inline bool afi_is_ep(const struct fid_ep *fid)
+{
+    return fid->fid.fclass == FI_CLASS_EP;
+}
+
+/* The endpoint of a call, which may name an alias, and the default flags of transmits; NULL and 0:
+ * it names a shared receive context. */
 static inline struct afi_ep *afi_ep_of(struct fid_ep *fid)
 {
+    if (!afi_is_ep(fid)) return NULL;
     return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->ep
                                           : AQI_OF(fid, struct afi_ep, fid);
 }
 static inline uint64_t afi_tx_flags_of(struct fid_ep *fid)
 {
+    if (!afi_is_ep(fid)) return 0;
     return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->tx_flags
                                           : AQI_OF(fid, struct afi_ep, fid)->tx_flags;
 }

@@ -98,6 +98,7 @@ static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
 
 static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 {
+    if (!afi_is_ep(fid)) return -FI_ENOSYS;
     afi_lock();
     ssize_t err = message_start(AQI_OF(fid, struct afi_ep, fid), send);
     afi_unlock();
@@ -112,7 +113,7 @@ static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, size_t len,
                                            struct message_send send)
 {
-    if (AQI_LIKELY(len <= AFI_BRIEF_MAX && (send.flags & MESSAGE_SPECIAL) == 0)) {
+    if (AQI_LIKELY(len <= AFI_BRIEF_MAX && (send.flags & MESSAGE_SPECIAL) == 0 && afi_is_ep(fid))) {
         struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
         afi_lock();
         struct afi_peer *peer = afi_peer_known(ep, send.addr);
@@ -133,7 +134,7 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
 /* Calls without flags use those of the endpoint. */
 static uint64_t message_tx_flags(const struct fid_ep *fid)
 {
-    return AQI_OF(fid, const struct afi_ep, fid)->tx_flags;
+    return afi_is_ep(fid) ? AQI_OF(fid, const struct afi_ep, fid)->tx_flags : 0;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */

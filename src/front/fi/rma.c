@@ -47,6 +47,7 @@ static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum af
 
 static ssize_t rma_call(struct fid_ep *fid, const struct rma_call *call, enum afi_type type)
 {
+    if (!afi_is_ep(fid)) return -FI_ENOSYS;
     afi_lock();
     ssize_t err = rma_start(afi_ep_of(fid), call, type);
     afi_unlock();
