@@ -20,12 +20,13 @@ enum { COMPLETIONS_IN_ORDER = 0x1ff, DATA_IN_ORDER = 1 << 16 };
 static void refusals(void)
 {
     for (uint64_t cap = 1; cap != 0; cap <<= 1) {
-        if ((AFI_CAPS & cap) != 0) continue;
+        if ((AFI_ALL_CAPS & cap) != 0) continue;
         REFUSED(caps, FI_MSG | FI_SOURCE | cap);
         REFUSED(tx_attr->caps, FI_MSG | cap);
         REFUSED(rx_attr->caps, FI_MSG | cap);
         REFUSED(domain_attr->caps, cap);
     }
+    REFUSED(caps, FI_MSG | FI_SOURCE_ERR); /* without FI_SOURCE */
     REFUSED(addr_format, FI_SOCKADDR_IN);
     REFUSED(addr_format, FI_ADDR_STR);
     REFUSED(src_addr, strdup("a name"));
@@ -73,7 +74,7 @@ static void refusals(void)
     REFUSED(domain_attr->mr_iov_limit, 2);
     REFUSED(domain_attr->mr_cnt, SIZE_MAX);
     REFUSED(domain_attr->auth_key_size, 8);
-    REFUSED(domain_attr->max_err_data, 1);
+    REFUSED(domain_attr->max_err_data, sizeof(struct afi_name) + 1);
     REFUSED(domain_attr->threading, AFI_THREAD_LAST + 1);
     REFUSED(domain_attr->control_progress, AFI_PROGRESS_CONTROL_UNIFIED + 1);
     REFUSED(domain_attr->data_progress, FI_PROGRESS_MANUAL + 1);
@@ -94,6 +95,7 @@ static void offers(void)
     CHECK(info->tx_attr->iov_limit >= 8 && info->rx_attr->iov_limit >= 8);
     CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
     CHECK(info->domain_attr->max_ep_srx_ctx >= info->domain_attr->ep_cnt);
+    CHECK_EQUAL(info->caps & FI_SOURCE_ERR, 0); /* only if requested */
     struct fi_info *same;
     /* Whatever is offered can be requested. */
     CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), info, &same), 0);

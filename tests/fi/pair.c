@@ -129,7 +129,7 @@ void pair_move(struct pair *pair)
 struct fi_cq_tagged_entry pair_next(struct pair *pair, struct fid_cq *cq, fi_addr_t *source)
 {
     struct fi_cq_tagged_entry entry;
-    struct fi_cq_err_entry error;
+    struct fi_cq_err_entry error = {0};
     fi_addr_t from;
     uint64_t until = pair_now() + UINT64_C(30000000000);
     for (;;) {
@@ -150,7 +150,7 @@ struct fi_cq_tagged_entry pair_next(struct pair *pair, struct fid_cq *cq, fi_add
 struct fi_cq_err_entry pair_error(struct pair *pair, struct fid_cq *cq)
 {
     struct fi_cq_tagged_entry entry;
-    struct fi_cq_err_entry error;
+    struct fi_cq_err_entry error = {0};
     uint64_t until = pair_now() + UINT64_C(30000000000);
     ssize_t got;
     while ((got = fi_cq_read(cq, &entry, 1)) == -FI_EAGAIN) {

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+enum { LONG = 1000000 };
 enum { VISITORS = 300, MOST = 100 /* known at once: of those gone, some are kept for a while */ };
 
 static unsigned peers_of(struct fid_ep *fid)
@@ -95,8 +96,66 @@ static void again(struct pair *pair, const char *name)
     say(pair, &pair->a, pair->a.other);
 }
 
+/* Receive a message of `len` bytes, with a buffer for the error data if there is `room`. */
+static struct fi_cq_err_entry stranger(struct pair *pair, struct side *guest, size_t len, void *buf,
+                                       size_t room)
+{
+    static unsigned char out[LONG], in[LONG];
+    struct fi_cq_err_entry error = {.err_data = buf, .err_data_size = room};
+    struct fi_cq_tagged_entry entry;
+    ssize_t got;
+    pattern_fill(out, len, 1);
+    memset(in, 0, len);
+    PAIR_CALL(pair, fi_trecv(pair->b.in, in, len, NULL, FI_ADDR_UNSPEC, 5, 0, in));
+    PAIR_CALL(pair, fi_tsend(guest->ep, out, len, NULL, guest->other, 5, NULL));
+    while ((got = fi_cq_read(pair->b.rx, &entry, 1)) == -FI_EAGAIN)
+        pair_move(pair);
+    CHECK_EQUAL(got, -FI_EAVAIL);
+    CHECK_EQUAL(fi_cq_readerr(pair->b.rx, &error, 0), 1);
+    CHECK_EQUAL(error.err, FI_EADDRNOTAVAIL);
+    CHECK(error.op_context == in);
+    CHECK_EQUAL(error.flags, FI_RECV | FI_TAGGED);
+    CHECK(error.tag == 5 && error.len == len && error.olen == 0);
+    pattern_check(in, len, 1);
+    (void)pair_next(pair, guest->tx, NULL);
+    return error;
+}
+
+/* With FI_SOURCE_ERR, the first message of an unknown peer tells its name (FI_EADDRNOTAVAIL). */
+static void strangers(void)
+{
+    const struct pair_wish wish = {.caps = FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR}, plain = {0};
+    struct pair pair;
+    struct side guest;
+    struct fi_cq_err_entry error;
+    char name[64], server[64], buf[64] = "";
+    size_t len = sizeof(name), server_len = sizeof(server);
+    int got = 0;
+    fi_addr_t from;
+    pair_open(&pair, &wish);
+    side_open(&guest, &plain);
+    CHECK_EQUAL(fi_getname(&pair.b.ep->fid, server, &server_len), 0);
+    CHECK_EQUAL(fi_getname(&guest.ep->fid, name, &len), 0);
+    guest.other = side_insert(&guest, server);
+    error = stranger(&pair, &guest, LONG, NULL, 0);
+    CHECK(error.err_data_size == len && memcmp(error.err_data, name, len) == 0);
+    error = stranger(&pair, &guest, 4, buf, 10);
+    CHECK(error.err_data == buf && error.err_data_size == 10);
+    CHECK(memcmp(buf, name, 10) == 0 && buf[10] == 0);
+    error = stranger(&pair, &guest, 0, buf, sizeof(buf));
+    CHECK_EQUAL(error.err_data_size, len);
+    pair.b.other = side_insert(&pair.b, buf);
+    PAIR_CALL(&pair, fi_trecv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, 5, 0, NULL));
+    PAIR_CALL(&pair, fi_tinject(guest.ep, name, 4, guest.other, 5));
+    (void)pair_next(&pair, pair.b.rx, &from);
+    CHECK_EQUAL(from, pair.b.other);
+    side_close(&guest);
+    pair_close(&pair);
+}
+
 int main(void)
 {
+    strangers();
     const struct pair_wish wish = {0};
     struct pair pair;
     char names[2][64];

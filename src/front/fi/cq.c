@@ -20,11 +20,16 @@ void afi_cq_grow(struct afi_cq *cq)
     cq->room *= 2;
 }
 
-void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source)
+void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry,
+                 const struct afi_name *data)
 {
     struct afi_cq_error *error = malloc(sizeof(*error));
     if (error == NULL) abort();
-    *error = (struct afi_cq_error){.entry = *entry, .source = source};
+    *error = (struct afi_cq_error){.entry = *entry};
+    if (data != NULL) {
+        error->data = *data;
+        error->entry.err_data_size = sizeof(*data);
+    }
     *cq->last_error = error;
     cq->last_error = &error->next;
     afi_wait_news(&cq->wait);
@@ -73,6 +78,20 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
     return cq_readfrom(fid, buf, count, NULL);
 }
 
+/* Without a buffer of the caller, the data stay valid until the next error is read. */
+static void cq_give_data(struct afi_cq *cq, struct afi_cq_error *error, void *buf, size_t room)
+{
+    struct fi_cq_err_entry *entry = &error->entry;
+    if (room != 0) {
+        entry->err_data = buf;
+        entry->err_data_size = aqi_min(entry->err_data_size, room);
+        memcpy(buf, &error->data, entry->err_data_size);
+    } else if (entry->err_data_size != 0) {
+        cq->data = error->data;
+        entry->err_data = &cq->data;
+    }
+}
+
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
 {
     struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
@@ -84,8 +103,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
         if (cq->errors == NULL) cq->last_error = &cq->errors;
         size_t old = offsetof(struct fi_cq_err_entry, err_data_size);
         size_t size = afi_error_bytes(cq->domain->version, old);
-        /* If the caller provides a buffer for error data, keep it: there is no error data. */
-        if (size > old && buf->err_data_size != 0) error->entry.err_data = buf->err_data;
+        cq_give_data(cq, error, buf->err_data, size > old ? buf->err_data_size : 0);
         memcpy(buf, &error->entry, size);
         free(error);
     }

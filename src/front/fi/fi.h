@@ -60,6 +60,8 @@ enum { AFI_THREAD_LAST = 5 };                             /* the last threading 
     (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE |            \
      FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE |  \
      FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT)
+/* With those that a program gets only if it asks, as they change what it sees. */
+#define AFI_ALL_CAPS (AFI_CAPS | FI_SOURCE_ERR)
 #define AFI_ORDER                                                                                  \
     (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
@@ -160,7 +162,7 @@ struct afi_completion {
 struct afi_cq_error {
     struct afi_cq_error *next;
     struct fi_cq_err_entry entry;
-    fi_addr_t source;
+    struct afi_name data; /* the error data, if `entry` says that there are any */
 };
 
 struct afi_cq {
@@ -171,6 +173,7 @@ struct afi_cq {
     struct afi_completion *ring; /* its size is a power of two */
     size_t room, first, count;
     struct afi_cq_error *errors, **last_error;
+    struct afi_name data; /* of the last error read by a program without a buffer for it */
     struct afi_wait wait;
     bool signalled;
     uint32_t users;
@@ -593,7 +596,9 @@ static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_ent
     at->source = source;
     afi_wait_news(&cq->wait);
 }
-void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source);
+/* `data`: the error data, or NULL. */
+void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry,
+                 const struct afi_name *data);
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
                   void *context);
 static inline void afi_count(struct afi_cntr *cntr, bool fine)

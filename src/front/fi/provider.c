@@ -21,7 +21,7 @@ enum {
 #define PROVIDER_TX_CAPS    (PROVIDER_PRIMARY | FI_SEND | FI_READ | FI_WRITE | FI_FENCE)
 #define PROVIDER_RX_CAPS                                                                           \
     (PROVIDER_PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV |               \
-     FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
+     FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT)
 #define PROVIDER_BOTH (FI_LOCAL_COMM | FI_REMOTE_COMM)
 
 /* --- capabilities ---------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static bool provider_domain_fits(const struct fi_domain_attr *domain)
             domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
             domain->max_ep_stx_ctx <= PROVIDER_ENDPOINTS &&
             domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS && domain->mr_cnt <= PROVIDER_REGIONS &&
-            domain->max_err_data == 0 && provider_models_fit(domain) &&
+            domain->max_err_data <= sizeof(struct afi_name) && provider_models_fit(domain) &&
             provider_groups_fit(domain));
 }
 
@@ -136,7 +136,8 @@ static bool provider_address_fits(const struct fi_info *info)
 static int provider_check(const struct fi_info *hints)
 {
     if (hints == NULL) return 0;
-    bool fits = (hints->caps & ~AFI_CAPS) == 0 &&
+    bool paired = (hints->caps & FI_SOURCE_ERR) == 0 || (hints->caps & FI_SOURCE) != 0;
+    bool fits = (hints->caps & ~AFI_ALL_CAPS) == 0 && paired &&
                 (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT) &&
                 provider_address_fits(hints) && provider_tx_fits(hints->tx_attr) &&
                 provider_rx_fits(hints->rx_attr) && provider_ep_fits(hints->ep_attr) &&
@@ -230,6 +231,7 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     to->max_ep_stx_ctx = to->max_ep_srx_ctx = PROVIDER_ENDPOINTS;
     to->max_ep_tx_ctx = to->max_ep_rx_ctx = 1;
     to->mr_iov_limit = 1;
+    to->max_err_data = sizeof(struct afi_name);
     to->caps = PROVIDER_BOTH;
     to->mr_cnt = PROVIDER_REGIONS;
     return to->name != NULL ? 0 : -FI_ENOMEM;

@@ -92,13 +92,16 @@ static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end
     struct afi_ep *ep = end->ep;
     struct afi_cq *cq = afi_rx_cq(ep);
     bool fine = end->err == 0 && end->got == end->total;
-    int err = end->err != 0 ? end->err : FI_ETRUNC; /* unless it is fine */
     void *buf = rx->count != 0 ? (unsigned char *)rx->iov[0].iov_base + end->at : NULL;
     fi_addr_t source = afi_av_addr_of(ep->av, end->source);
     uint64_t flags = receive_cq_flags(rx, end);
     if (!ep->closing) afi_count(ep->cntr[AFI_COUNT_RECV], fine);
     if (ep->closing) cq = NULL;
-    if (cq != NULL && !fine) {
+    bool reports = rx->report || (flags & FI_MULTI_RECV) != 0;
+    bool stranger =
+        source == FI_ADDR_NOTAVAIL && fine && reports && (ep->caps & FI_SOURCE_ERR) != 0;
+    if (cq != NULL && AQI_UNLIKELY(!fine || stranger)) {
+        int err = end->err != 0 ? end->err : fine ? FI_EADDRNOTAVAIL : FI_ETRUNC;
         const struct fi_cq_err_entry entry = {.op_context = rx->context,
                                               .flags = flags,
                                               .len = end->got,
@@ -108,8 +111,8 @@ static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end
                                               .olen = end->total - end->got,
                                               .err = err,
                                               .prov_errno = -err};
-        afi_cq_fail(cq, &entry, source);
-    } else if (cq != NULL && (rx->report || (flags & FI_MULTI_RECV) != 0)) {
+        afi_cq_fail(cq, &entry, stranger ? &end->source->name : NULL);
+    } else if (cq != NULL && reports) {
         const struct fi_cq_tagged_entry entry = {.op_context = rx->context,
                                                  .flags = flags,
                                                  .len = end->got,
@@ -323,7 +326,7 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
                                               .tag = request->tag,
                                               .err = FI_ENOMSG,
                                               .prov_errno = -FI_ENOMSG};
-        if (request->cq != NULL) afi_cq_fail(request->cq, &entry, FI_ADDR_NOTAVAIL);
+        if (request->cq != NULL) afi_cq_fail(request->cq, &entry, NULL);
         return 0;
     }
     struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
@@ -404,7 +407,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr
                                               .err = FI_ECANCELED,
                                               .prov_errno = -FI_ECANCELED};
         afi_count(cntr, false);
-        if (cq != NULL) afi_cq_fail(cq, &entry, FI_ADDR_NOTAVAIL);
+        if (cq != NULL) afi_cq_fail(cq, &entry, NULL);
         receive_free(rx);
         return 0;
     }

@@ -116,7 +116,7 @@ void afi_op_end(struct afi_op *op, int err)
                                               .tag = op->tag,
                                               .err = err,
                                               .prov_errno = -err};
-        afi_cq_fail(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+        afi_cq_fail(ep->tx_cq, &entry, NULL);
     } else if (err == 0 && op->report && ep->tx_cq != NULL) {
         const struct fi_cq_tagged_entry entry = {.op_context = op->context, .flags = op->cq_flags};
         afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
