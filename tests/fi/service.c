@@ -256,20 +256,29 @@ static void nothing_there(void)
     struct fi_cq_tagged_entry entry;
     struct fi_cq_err_entry error = {0};
     const struct pair_wish wish = {0};
-    refused("localhost", NULL, 0);
     refused("localhost", "0", 0);
     refused("localhost", "65537", 0);
     refused(NULL, "70000", FI_SOURCE);
     refused("a name", "7000", FI_NUMERICHOST);
+    refused("localhost", "7000", FI_NUMERICHOST);
     refused("localhost", "no service", 0);
     refused("192.0.2.1", "7000", FI_SOURCE); /* an address of no host */
     refused(NULL, "0", FI_SOURCE);
     refused("192.0.2.1", NULL, FI_SOURCE);
     refused("a name", NULL, FI_SOURCE);
+    refused("a name", NULL, 0);
+    refused("localhost", NULL, FI_NUMERICHOST);
     struct fi_info *info;
+    const struct pair_wish number = {.service = "7000", .flags = FI_SOURCE | FI_NUMERICHOST};
+    CHECK_EQUAL(pair_find(&number, &info), 0);
+    fi_freeinfo(info);
     const struct pair_wish here = {.node = "localhost", .flags = FI_SOURCE};
     CHECK_EQUAL(pair_find(&here, &info), 0); /* an endpoint of this host, at any port */
     CHECK(info->src_addr == NULL);
+    fi_freeinfo(info);
+    const struct pair_wish there = {.node = "192.0.2.1"};
+    CHECK_EQUAL(pair_find(&there, &info), 0); /* an endpoint that can reach this host */
+    CHECK(info->dest_addr == NULL);
     fi_freeinfo(info);
     side_open(&side, &wish);
     CHECK_EQUAL(fi_av_insertsvc(side.av, NULL, "7000", &addr, 0, NULL), -FI_EINVAL);

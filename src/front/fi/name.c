@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const unsigned char name_magic[3] = {'a', 'q', 'f'};
 
@@ -161,9 +162,12 @@ static int name_lookup(const char *node, const char *service, uint64_t flags,
                        struct addrinfo **list)
 {
     if (!name_is_port(service)) return -FI_ENODATA;
+    bool numeric = (flags & FI_NUMERICHOST) != 0;
+    if (numeric && strcasecmp(node, "localhost") == 0)
+        return -FI_ENODATA; /* known without a resolver */
     const struct addrinfo hints = {.ai_family = AF_UNSPEC,
                                    .ai_socktype = SOCK_DGRAM,
-                                   .ai_flags = (flags & FI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0};
+                                   .ai_flags = numeric ? AI_NUMERICHOST : 0};
     int err = aqi_inet_resolve(node, service, &hints, list);
     if (err == 0) return 0;
     aqi_log(AQI_LOG_INFO, "fi", "cannot look up service %s of %s: %s", service, node,
@@ -192,6 +196,7 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
 {
     struct addrinfo *list;
     const char *host = node != NULL ? node : "localhost";
+    if (node == NULL) flags &= ~FI_NUMERICHOST;
     int err = service != NULL ? name_lookup(host, service, flags, &list) : -FI_ENODATA;
     if (err != 0) return err;
     bool ours = node == NULL || name_is_here(list);
@@ -200,13 +205,13 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
     return err;
 }
 
-bool afi_name_node_is_here(const char *node, uint64_t flags)
+bool afi_name_knows_node(const char *node, uint64_t flags, bool here)
 {
     struct addrinfo *list;
     if (name_lookup(node, "0", flags, &list) != 0) return false;
-    bool here = name_is_here(list);
+    bool fits = !here || name_is_here(list);
     freeaddrinfo(list);
-    return here;
+    return fits;
 }
 
 /* Addresses of hosts differ in their last 32 bits. */

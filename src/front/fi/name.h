@@ -45,7 +45,8 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
  * Returns false if it has no number, unless `n` is 0, or the result does not fit.
  */
 bool afi_name_add(const char *text, size_t n, char *sum, size_t len);
-bool afi_name_node_is_here(const char *node, uint64_t flags); /* whether it is this host */
+/* Whether the node is known; with `here`: and is this host. */
+bool afi_name_knows_node(const char *node, uint64_t flags, bool here);
 /* Whether it is a struct sockaddr_in or sockaddr_in6. */
 bool afi_name_is_socket(const void *addr, size_t len);
 /* Likewise, from such an address. */

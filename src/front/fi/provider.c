@@ -264,8 +264,8 @@ static int provider_read_hint(const void *addr, size_t len, bool here, struct af
     return afi_name_from_socket(name, addr, len, here);
 }
 
-/* A service alone is that of an endpoint to be opened here. A node alone has no endpoint, but may
- * be required to be this host. */
+/* A service alone is that of an endpoint to be opened here. A node alone names no endpoint, but
+ * must be a host, for FI_SOURCE this one: programs get the names of its endpoints in other ways. */
 static int provider_find_ends(const char *node, const char *service, uint64_t flags,
                               const struct fi_info *hints, struct provider_ends *ends)
 {
@@ -273,9 +273,10 @@ static int provider_find_ends(const char *node, const char *service, uint64_t fl
     int err = 0;
     *ends = (struct provider_ends){0};
     if (source && service != NULL) err = afi_name_resolve(&ends->from, node, service, flags, true);
-    if (source && service == NULL && node != NULL && !afi_name_node_is_here(node, flags))
+    if (service == NULL && node != NULL && !afi_name_knows_node(node, flags, source))
         err = -FI_ENODATA;
-    if (!source && node != NULL) err = afi_name_resolve(&ends->to, node, service, flags, false);
+    if (!source && service != NULL && node != NULL)
+        err = afi_name_resolve(&ends->to, node, service, flags, false);
     if (err != 0 || hints == NULL) return err;
     err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from);
     if (err != 0) return err;
