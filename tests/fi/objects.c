@@ -87,35 +87,6 @@ static void reads(void)
     pair_close(&pair);
 }
 
-/* As many operations can be posted as the endpoint promises, however fast it can send them. */
-static void room(void)
-{
-    struct pair pair;
-    struct pair_wish wish = {.srx = true};
-    struct fi_ops_ep *ops;
-    uint64_t value = 0, got;
-    ssize_t left, err;
-    pair_open(&pair, &wish);
-    ops = pair.a.ep->ops;
-    CHECK_EQUAL(ops->rx_size_left(pair.a.ep), AFI_SIZE);
-    CHECK_EQUAL(ops->tx_size_left(pair.a.ep), AFI_QUEUED);
-    CHECK_EQUAL(ops->tx_size_left(pair.a.srx), -FI_EINVAL);
-    do {
-        left = ops->tx_size_left(pair.a.ep);
-        err = fi_inject(pair.a.ep, &value, sizeof(value), pair.a.other);
-        CHECK_EQUAL(err, left > 0 ? 0 : -FI_EAGAIN);
-        value += err == 0;
-    } while (err == 0);
-    CHECK(value >= AFI_QUEUED);
-    for (uint64_t i = 0; i < value; i++) {
-        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, NULL));
-        (void)pair_next(&pair, pair.b.rx, NULL);
-        CHECK_EQUAL(got, i);
-    }
-    CHECK_EQUAL(ops->tx_size_left(pair.a.ep), AFI_QUEUED);
-    pair_close(&pair);
-}
-
 /* Flags and options of an endpoint, a shared receive context and a counter. */
 static void options(void)
 {
@@ -752,7 +723,6 @@ int main(void)
     selective();
     injected();
     reads();
-    room();
     options();
     shared();
     shared_transmit();

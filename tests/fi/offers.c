@@ -49,14 +49,14 @@ static void refusals(void)
     REFUSED(tx_attr->msg_order, FI_ORDER_RMA_WAW);
     REFUSED(tx_attr->comp_order, COMPLETIONS_IN_ORDER);
     REFUSED(tx_attr->inject_size, AFI_INJECT + 1);
-    REFUSED(tx_attr->size, AFI_SIZE + 1);
+    REFUSED(tx_attr->size, AFI_MOST_SIZE + 1);
     REFUSED(tx_attr->iov_limit, AFI_IOVS + 1);
     REFUSED(tx_attr->rma_iov_limit, AFI_IOVS + 1);
     REFUSED(rx_attr->op_flags, FI_COMMIT_COMPLETE);
     REFUSED(rx_attr->msg_order, FI_ORDER_RMA_WAW);
     REFUSED(rx_attr->comp_order, COMPLETIONS_IN_ORDER);
     REFUSED(rx_attr->comp_order, DATA_IN_ORDER);
-    REFUSED(rx_attr->size, AFI_SIZE + 1);
+    REFUSED(rx_attr->size, AFI_MOST_SIZE + 1);
     REFUSED(rx_attr->iov_limit, AFI_IOVS + 1);
 
     REFUSED(domain_attr->name, strdup("eth0"));

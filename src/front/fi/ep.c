@@ -265,11 +265,11 @@ static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, 
     return -FI_ENOSYS;
 }
 
-/* The number of posted receives is not limited. */
+/* At least as many receives can be posted; for programs that post until none is left, not as many
+ * as in fact. */
 static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
-    (void)ep;
-    return AFI_SIZE;
+    return AFI_SIZE - (ssize_t)aqi_min(ep_rxq(&ep->fid)->posted_count, AFI_SIZE);
 }
 
 /* For the peer with the longest queue. */
@@ -283,7 +283,7 @@ static ssize_t ep_tx_size_left(struct fid_ep *fid)
         for (const struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
             waiting = aqi_max(waiting, AQI_OF(at, const struct afi_peer, link)->waiting_count);
     afi_unlock();
-    return AFI_QUEUED - (ssize_t)waiting;
+    return afi_cq_is_full(ep->tx_cq) ? 0 : (ssize_t)(ep->tx_size - waiting);
 }
 
 static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
@@ -425,7 +425,11 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
         .domain = AQI_OF(domain, struct afi_domain, fid),
         .caps = info->caps,
         .service = afi_name_service(info->src_addr, info->src_addrlen),
-        .tx_flags = info->tx_attr != NULL ? info->tx_attr->op_flags : 0};
+        .tx_size = AFI_SIZE};
+    if (info->tx_attr != NULL) {
+        ep->tx_flags = info->tx_attr->op_flags;
+        ep->tx_size = (uint32_t)aqi_max(info->tx_attr->size, AFI_SIZE);
+    }
     afi_rxq_init(&ep->own);
     ep->own.flags = info->rx_attr != NULL ? info->rx_attr->op_flags : 0;
     ep->rxq = &ep->own;

@@ -35,13 +35,14 @@
 enum {
     AFI_IOVS = 8,           /* maximum pieces of memory in an operation, here and at the target */
     AFI_INJECT = 4096,      /* maximum bytes of an injected message */
-    AFI_QUEUED = 1024,      /* maximum operations queued for a peer; more return FI_EAGAIN */
     AFI_WINDOW = 256 << 10, /* bytes of one peer's messages that may be buffered here */
     AFI_COST = 192,         /* added to the bytes of each of these messages */
     AFI_SPARE = 64 << 20,   /* bytes of unexpected messages that an endpoint keeps besides */
     AFI_ATOMIC = 2048,      /* maximum bytes of an atomic operation */
     AFI_CQ = 1024,
-    AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
+    AFI_SIZE = 1024,          /* the default size of the queues of an endpoint */
+    AFI_MOST_SIZE = 64 << 10, /* the largest one */
+    AFI_FULL = 256 << 10      /* posted receives, or completions not read, when calls fail */
 };
 
 /* Parts of the interface that only some of the supported headers define: libfabric 2 lacks or
@@ -211,6 +212,7 @@ struct afi_eq {
 struct afi_rxq {
     struct afi_match matches[2]; /* for untagged and for tagged messages */
     struct aqi_node posted, claimed;
+    size_t posted_count;
     size_t spared;  /* bytes of unexpected messages whose senders have got their credit back */
     uint64_t flags; /* default flags of receives */
     size_t least;   /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV)
@@ -292,6 +294,7 @@ struct afi_ep {
     struct afi_cq *tx_cq, *rx_cq;
     bool tx_selective, rx_selective, enabled;
     bool closing;      /* operations that end from now on are not reported */
+    uint32_t tx_size;  /* maximum operations queued for a peer; more return -FI_EAGAIN */
     uint16_t service;  /* the udp port that the program chose, or 0 */
     uint64_t close_by; /* deadline for closing, in ns; 0: it is not being closed */
     uint64_t caps, tx_flags;
@@ -586,7 +589,12 @@ static inline bool afi_cq_has_news(const struct afi_cq *cq)
     return cq->count != 0 || cq->errors != NULL;
 }
 void afi_cq_grow(struct afi_cq *cq);
-/* No completion is lost: the queue grows if the program does not read it in time. */
+/* No completion is lost: the queue grows if the program does not read it in time. Calls whose
+ * completions it would report fail while it is full. */
+static inline bool afi_cq_is_full(const struct afi_cq *cq)
+{
+    return AQI_UNLIKELY(cq != NULL && cq->count >= AFI_FULL);
+}
 static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry,
                                 fi_addr_t source)
 {
@@ -618,6 +626,11 @@ int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len
 static inline bool afi_tx_reports(const struct afi_ep *ep, uint64_t flags, bool silent)
 {
     return !silent && (!ep->tx_selective || (flags & FI_COMPLETION) != 0);
+}
+/* Whether there is no room for the completion. */
+static inline bool afi_tx_is_full(const struct afi_ep *ep, uint64_t flags, bool silent)
+{
+    return afi_cq_is_full(ep->tx_cq) && afi_tx_reports(ep, flags, silent);
 }
 
 /* poll.c */
@@ -687,7 +700,7 @@ bool afi_wire_send(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t 
 bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
                          const void *bytes, size_t len);
 /* Create an operation for a call with these flags; its completion has `context`, unless
- * `silent`. */
+ * `silent`. NULL: out of memory, or of room for the completion. */
 struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context);
 /* Send or queue an operation, unless `err` says that the call was invalid. Freed on failure. */
 int afi_op_start(struct afi_op *op, int err);

@@ -91,7 +91,8 @@ static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
     struct afi_peer *peer = afi_peer_of(ep, send->addr);
     if (AQI_UNLIKELY(!ep->enabled)) return -FI_EOPBADSTATE;
     if (AQI_UNLIKELY(peer == NULL || send->count > AFI_IOVS)) return -FI_EINVAL;
-    if (AQI_LIKELY(message_sent(ep, peer, send))) return 0;
+    bool full = afi_tx_is_full(ep, send->flags, send->silent);
+    if (AQI_LIKELY(!full && message_sent(ep, peer, send))) return 0;
     struct afi_op *op = afi_op_new(peer, send->flags, send->silent, send->context);
     return op != NULL ? afi_op_start(op, message_fill(send, op)) : -FI_EAGAIN;
 }
@@ -119,6 +120,7 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
         struct afi_peer *peer = afi_peer_known(ep, send.addr);
         bool sent =
             AQI_LIKELY(peer != NULL && afi_wire_is_free(peer)) &&
+            !afi_tx_is_full(ep, send.flags, send.silent) &&
             afi_wire_send_brief(peer, message_wire_flags(&send), send.tag, send.data, buf, len);
         if (AQI_LIKELY(sent)) message_left(ep, &send);
         afi_unlock();
@@ -162,6 +164,7 @@ static ssize_t message_receive_at(struct fid_ep *fid, struct afi_receive_request
         if ((ep->caps & FI_DIRECTED_RECV) == 0) addr = FI_ADDR_UNSPEC;
     }
     request->report = !selective || (request->flags & FI_COMPLETION) != 0;
+    if (request->report && afi_cq_is_full(request->cq)) return -FI_EAGAIN;
     if (addr != FI_ADDR_UNSPEC) {
         request->source = afi_av_ident(av, addr);
         if (request->source == NULL) return -FI_EINVAL;

@@ -51,8 +51,8 @@ static bool provider_tx_fits(const struct fi_tx_attr *tx)
     return tx == NULL ||
            ((tx->caps & ~(PROVIDER_TX_CAPS | PROVIDER_BOTH)) == 0 &&
             (tx->op_flags & ~AFI_OP_FLAGS) == 0 && (tx->msg_order & ~AFI_ORDER) == 0 &&
-            tx->inject_size <= AFI_INJECT && tx->size <= AFI_SIZE && tx->iov_limit <= AFI_IOVS &&
-            tx->rma_iov_limit <= AFI_IOVS && tx->comp_order == 0);
+            tx->inject_size <= AFI_INJECT && tx->size <= AFI_MOST_SIZE &&
+            tx->iov_limit <= AFI_IOVS && tx->rma_iov_limit <= AFI_IOVS && tx->comp_order == 0);
 }
 
 static bool provider_rx_fits(const struct fi_rx_attr *rx)
@@ -60,7 +60,7 @@ static bool provider_rx_fits(const struct fi_rx_attr *rx)
     return rx == NULL ||
            ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
             (rx->op_flags & ~AFI_OP_FLAGS) == 0 && (rx->msg_order & ~AFI_ORDER) == 0 &&
-            rx->size <= AFI_SIZE && rx->iov_limit <= AFI_IOVS && rx->comp_order == 0);
+            rx->size <= AFI_MOST_SIZE && rx->iov_limit <= AFI_IOVS && rx->comp_order == 0);
 }
 
 static bool provider_ep_fits(const struct fi_ep_attr *ep)

@@ -32,6 +32,7 @@ static void receive_unpost(struct afi_rx *rx)
     if (!receive_is_posted(rx)) return;
     afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
     aqi_list_remove(&rx->link);
+    rx->rxq->posted_count--;
 }
 
 /* The bytes of a message for which it was charged, besides AFI_COST. */
@@ -371,6 +372,7 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
 {
     if ((request->flags & FI_PEEK) != 0) return receive_peek(rxq, request);
     if ((request->flags & FI_CLAIM) != 0) return receive_claim(rxq, request);
+    if (AQI_UNLIKELY(rxq->posted_count >= AFI_FULL)) return -FI_EAGAIN;
     struct afi_match *match = &rxq->matches[request->tagged];
     struct afi_rx *rx = receive_new(rxq, request);
     struct afi_stray *stray;
@@ -381,6 +383,7 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
         return 0;
     }
     aqi_list_append(&rxq->posted, &rx->link);
+    rxq->posted_count++;
     afi_match_post(match, &rx->want);
     while (stray != NULL) {
         struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);

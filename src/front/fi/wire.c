@@ -42,7 +42,7 @@ static bool wire_grow_ops(void)
 struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context)
 {
     static const struct afi_op none;
-    struct afi_op *op = aqi_pool_get(&afi.op_pool);
+    struct afi_op *op = afi_tx_is_full(peer->ep, flags, silent) ? NULL : aqi_pool_get(&afi.op_pool);
     if (op == NULL) return NULL;
     *op = none;
     aqi_list_init(&op->link);
@@ -373,7 +373,7 @@ static int wire_start(struct afi_op *op)
         if (st == AQ_OK) return 0;
         if (st != AQ_AGAIN && st != AQ_EPEER) return afi_error(st);
     }
-    if (peer->waiting_count >= AFI_QUEUED) return -FI_EAGAIN;
+    if (peer->waiting_count >= peer->ep->tx_size) return -FI_EAGAIN;
     if (op->injected && !wire_own(op)) return -FI_EAGAIN;
     aqi_list_append(&peer->waiting, &op->link);
     peer->waiting_count++;
