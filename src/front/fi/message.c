@@ -33,10 +33,12 @@ static bool message_fits(const struct message_send *send, size_t len)
     return len <= ((send->flags & FI_INJECT) != 0 ? AFI_INJECT : AFI_MAX_MESSAGE);
 }
 
+/* A message that arrives before a receive is delivered to the provider of the peer: to wait for the
+ * program would be FI_MATCH_COMPLETE, except for long messages, which are fetched. */
 static uint8_t message_ack(uint64_t flags)
 {
-    if ((flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0) return AFI_ACK_DELIVERED;
-    return (flags & FI_TRANSMIT_COMPLETE) != 0 ? AFI_ACK_ARRIVED : 0;
+    if ((flags & FI_MATCH_COMPLETE) != 0) return AFI_ACK_DELIVERED;
+    return (flags & (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE)) != 0 ? AFI_ACK_ARRIVED : 0;
 }
 
 static int message_fill(const struct message_send *send, struct afi_op *op)

@@ -545,8 +545,8 @@ static bool wire_on_message(struct afi_peer *peer, const struct afi_wire *head,
                                   .nbytes = len};
     if (message.remote ? !afi_wire_has_pieces(head, bytes, len) : len != head->len) return false;
     if (!wire_has_window(peer, message.remote ? 0 : len)) return false;
-    if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, peer->epoch, head->op, 0);
     afi_receive(peer, &message);
+    if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, peer->epoch, head->op, 0);
     return true;
 }
 

@@ -27,8 +27,8 @@ enum afi_kind {
 enum {
     AFI_TAGGED_FLAG = 1,
     AFI_DATA_FLAG = 2,     /* `data` is for the program */
-    AFI_ACK_ARRIVED = 4,   /* answer once it has arrived, ... */
-    AFI_ACK_DELIVERED = 8, /* ... or once it is in the program's memory */
+    AFI_ACK_ARRIVED = 4,   /* answer once it is in the memory of a receive, or kept for one, ... */
+    AFI_ACK_DELIVERED = 8, /* ... or once a receive has got it */
     AFI_REMOTE = 16
 };
 
