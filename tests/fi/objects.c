@@ -546,6 +546,7 @@ static void events(void)
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), 0);
     CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), -FI_ENOEQ);
     CHECK_EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_eq_write(eq, 9, NULL, 0, 0), 0); /* errors come before it */
     CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), 0);
     CHECK(addrs[0] == FI_ADDR_NOTAVAIL && addrs[1] == 0);
     CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), -FI_EAVAIL);
@@ -557,11 +558,23 @@ static void events(void)
     CHECK_EQUAL(error.data, 0);
     CHECK_EQUAL(error.err, FI_EINVAL);
     CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), 0);
+    CHECK_EQUAL(type, 9);
     CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), sizeof(entry));
     CHECK_EQUAL(type, FI_AV_COMPLETE);
     CHECK(entry.fid == &av->fid && entry.context == &pair);
     CHECK_EQUAL(entry.data, 1);
     CHECK_EQUAL(fi_eq_write(eq, AFI_EQ_ERROR, &entry, sizeof(entry), 0), -FI_EINVAL);
+    memset(names[1], 'x', sizeof(names[1]));
+    CHECK_EQUAL(fi_eq_write(eq, 9, NULL, 0, 0), 0);
+    CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), 0);
+    for (uint64_t i = 0; i < 2; i++) { /* in order */
+        CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), sizeof(error));
+        CHECK_EQUAL(error.data, i);
+    }
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), 0);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), sizeof(entry));
+    CHECK_EQUAL(entry.data, 0);
     CHECK_EQUAL(fi_close(&av->fid), 0);
     CHECK_EQUAL(fi_close(&eq->fid), 0);
     CHECK_EQUAL(fi_close(&fabric->fid), 0);

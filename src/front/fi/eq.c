@@ -4,14 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Errors come before all other events. */
+static struct afi_eq_event **eq_place(struct afi_eq *eq, uint32_t type)
+{
+    struct afi_eq_event **at = &eq->events;
+    if (type != AFI_EQ_ERROR) return eq->last;
+    while (*at != NULL && (*at)->type == AFI_EQ_ERROR)
+        at = &(*at)->next;
+    return at;
+}
+
 int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
 {
     struct afi_eq_event *event = malloc(sizeof(*event) + len);
     if (event == NULL) return -FI_ENOMEM;
-    *event = (struct afi_eq_event){.type = type, .len = len};
+    struct afi_eq_event **at = eq_place(eq, type);
+    *event = (struct afi_eq_event){.next = *at, .type = type, .len = len};
     if (len != 0) memcpy(event->bytes, bytes, len);
-    *eq->last = event;
-    eq->last = &event->next;
+    *at = event;
+    if (event->next == NULL) eq->last = &event->next;
     afi_wait_news(&eq->wait);
     return 0;
 }
