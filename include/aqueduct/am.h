@@ -182,8 +182,8 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
                                         aq_event *local);
 
 /**
- * Send a Short request and return an event for its reply, so that the program needs no counter and
- * no reply handler for it.
+ * Send a Short request and return an event for its reply, so that the program needs neither a
+ * counter nor a reply handler.
  *
  * To the remote handler it is an ordinary request, except that a Long reply may have at most 14
  * arguments.

@@ -11,9 +11,9 @@ extern "C" {
 #endif
 
 /**
- * Flags of operations. RELEASE: operations that this thread completed before are visible to any
- * process that acquires the result. ACQUIRE: those of the releasing thread are visible once this
- * operation has been synchronized.
+ * Flags of operations. RELEASE: operations that this thread completed before this one are visible
+ * to any process that acquires the result. ACQUIRE: once this operation is synchronized, those of
+ * the releasing thread are visible.
  */
 #define AQ_ATOMIC_ACQUIRE 0x1000u
 #define AQ_ATOMIC_RELEASE 0x2000u
@@ -44,7 +44,7 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_type type
 typedef struct aq_atomic_domain_info {
     aq_team *team;
     aq_type type;
-    unsigned ops; /**< AQ_OP_BIT()s */
+    unsigned ops; /**< a mask of AQ_OP_BIT */
     size_t size;  /**< of the type, in bytes */
     uint64_t aqi_reserved[4];
 } aq_atomic_domain_info;
@@ -82,8 +82,8 @@ AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
  * With AQ_REMOTE_OFFSET in `flags`, `addr` is an offset into the segment of `rank`.
  *
  * Completion  On return it has been performed, and `*result` holds the old value.
- * Ordering    Acquire and release, regardless of the flags: what this thread completed before is
- *             visible to any process that sees the result.
+ * Ordering    Acquire and release, regardless of the flags: operations that this thread completed
+ *             before this one are visible to any process that sees the result.
  * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it fails instead of waiting for
  *             resources to start; once started, it waits.
  * Threads     Any; not from a handler.

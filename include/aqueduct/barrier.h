@@ -15,7 +15,8 @@ extern "C" {
  * All forms of barriers follow the rules for collectives (aq_coll_broadcast): the members start the
  * same barriers in the same order.
  *
- * Ordering    Release and acquire: what any member had completed before is visible to all after it.
+ * Ordering    Release and acquire: operations that a member completed before the barrier are
+ *             visible to all members after it.
  * Blocking    Until all members have called it; runs handlers.
  * Threads     One at a time per team; not from a handler.
  *
@@ -51,7 +52,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_nb(aq_team *team, unsigned flags, aq_eve
  * wait before the next notify on the team. Barriers of several teams may be pending at once, and
  * other communication, including collectives, is allowed between notify and wait.
  *
- * With `flags` 0 the barrier is named `id`: all members that name it must use the same name.
+ * With `flags` 0 the barrier is named `id`: all members that give a name must give the same one.
  *
  * Ordering    Release: operations completed before are visible to all members after their wait.
  * Blocking    May poll for resources and run handlers meanwhile.
@@ -69,7 +70,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
  * 0: poll once and test).
  *
  * Ordering    Acquire.
- * Blocking    Until all have or the time expires; runs handlers.
+ * Blocking    Until all members have notified or the time expires; runs handlers.
  * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK         All have arrived.
@@ -89,7 +90,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned fla
  * Blocking    Never.
  * Threads     One at a time per team, and not between notify and wait.
  *
- * @return AQ_OK        `*id` is the name on which all members that used one agreed.
+ * @return AQ_OK        `*id` is the name given by all members that were not anonymous.
  * @return AQ_AGAIN     All were anonymous, or there was no barrier yet.
  * @return AQ_EMISMATCH The names differed.
  * @return AQ_ESTATE    Between notify and wait, or not initialized.

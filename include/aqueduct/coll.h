@@ -1,4 +1,4 @@
-/* Collectives: calls that every member of a team makes, in the same order on the team. */
+/* Collectives: calls that every member of a team makes, in the same order. */
 #ifndef AQUEDUCT_COLL_H
 #define AQUEDUCT_COLL_H
 
@@ -59,7 +59,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void
                                                const void *src, size_t nbytes, unsigned flags);
 
 /**
- * Start a broadcast. Does what aq_coll_broadcast does, but completes through an event.
+ * Start a broadcast that completes through an event; otherwise as aq_coll_broadcast.
  *
  * Completion  `*ev` completes when the caller's own buffers are final: `dst` holds the data, and
  *             `src` may be reused. This implies nothing about other members. Any collective may
@@ -164,9 +164,9 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return AQ_EMISMATCH  A member's `nbytes` is not what the root expects: every member gets this,
- *                       in the `_nb` form when it waits for the event; nothing was moved, and the
- *                       team remains usable.
+ * @return AQ_EMISMATCH  A member's `nbytes` differs from the size that the root expects. Every
+ *                       member gets this (in the `_nb` form, from the wait for the event); nothing
+ *                       was moved, and the team remains usable.
  * @return As aq_coll_gather; AQ_EINVAL also if a table in the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst,
@@ -225,7 +225,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return AQ_EMISMATCH  A member expects a size that differs from what the root sends; as with
+ * @return AQ_EMISMATCH  A member's `nbytes` differs from the size that the root sends; as with
  *                       aq_coll_gatherv.
  * @return As aq_coll_scatter; AQ_EINVAL also if a table in the root is NULL.
  */

@@ -34,7 +34,7 @@ typedef enum aq_connection_event_type {
     AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned its request, or sent malformed data */
     AQ_CONNECTION_SILENT = 6,  /**< no reply for the time set by aq_connection_keepalive */
     AQ_LISTENER_DOWN = 7,      /**< the network interface of a listener is down; see `status` */
-    AQ_LISTENER_UP = 8         /**< it is up again */
+    AQ_LISTENER_UP = 8         /**< the network interface is up again */
 } aq_connection_event_type;
 
 /** A connection event, as returned by aq_connection_next_event. */
@@ -70,7 +70,7 @@ typedef struct aq_connection_info {
 #define AQ_CONNECT_UNRELIABLE                                                                      \
     0x20000000u /**< requests over udp may be lost, see aq_connection_team */
 #define AQ_CONNECT_GROUP_SEND    0x40000000u /**< send to a multicast group, see aq_connect */
-#define AQ_CONNECT_GROUP_RECEIVE 0x80000000u /**< receive from one, likewise */
+#define AQ_CONNECT_GROUP_RECEIVE 0x80000000u /**< receive from a multicast group */
 
 /** Flag of aq_connection_send and of region accesses: begin only when everything that this process
  * has begun on the connection is complete. */
@@ -142,12 +142,12 @@ static inline aq_accept_params aq_accept_defaults(void)
  * Requests arrive as events (aq_connection_next_event). At most AQ_CONN_BACKLOG may be pending;
  * further clients retry until they time out.
  *
- * If the interface that has the address of HOST goes down, AQ_LISTENER_DOWN is reported, with the
- * cause as status: AQ_EPEER if it has no carrier, such as without a cable, AQ_ESTATE if it is
- * down, AQ_EINVAL if it was removed or has lost the address. It is reported again if the cause
- * changes. AQ_LISTENER_UP follows when the interface works again. A listener at 0.0.0.0 or [::] is
- * down only if all interfaces but loopback are. Neither event closes the listener or its
- * connections; use aq_connection_keepalive to detect peers that have become unreachable.
+ * If the interface with the address of HOST stops working, AQ_LISTENER_DOWN is reported, with the
+ * cause as status: AQ_EPEER if it has no carrier (such as no cable), AQ_ESTATE if it is down,
+ * AQ_EINVAL if it was removed or has lost the address. It is reported again if the cause changes.
+ * AQ_LISTENER_UP follows when the interface works again. A listener at 0.0.0.0 or [::] is down only
+ * if all interfaces but loopback are. Neither event closes the listener or its connections; use
+ * aq_connection_keepalive to detect peers that have become unreachable.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -177,10 +177,10 @@ AQ_API const char *aq_listener_uri(const aq_listener *listener);
  * Get a file descriptor that is readable as long as a listener has pending events, as taken by
  * aq_listener_next_event.
  *
- * For use with poll(), select() or epoll; do not read from it. Thus the threads of a server can
- * sleep on the descriptors of their listeners; several may sleep on one. Events arrive only while
- * another thread makes progress: the progress thread (aq_job_progress_thread), or a thread of the
- * program that calls aq_poll or sleeps on the descriptor of aq_wait_fd. If all threads sleep on
+ * For use with poll(), select() or epoll; do not read from it. Threads of a server can thus sleep
+ * on the descriptors of their listeners, several of them on one descriptor. Events arrive only
+ * while another thread makes progress: the progress thread (aq_job_progress_thread), or a thread of
+ * the program that calls aq_poll or sleeps on the descriptor of aq_wait_fd. If all threads sleep on
  * listeners, no descriptor becomes readable. The descriptor belongs to the library and is closed by
  * aq_listener_close.
  *
@@ -213,22 +213,24 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * Connect to a listener and wait until it has accepted.
  *
  * Retries with growing pauses while the listener's backlog is full. If nothing listens there, the
- * call fails at once unless AQ_CONNECT_WAIT is set; over a network, only if the other host reports
- * it, otherwise at the timeout. A host name in `uri` is resolved by the system, which may take a
- * while. The peer is rank 1 of aq_connection_team.
+ * call fails at once unless AQ_CONNECT_WAIT is set; over a network, it does so only if the other
+ * host reports this, and otherwise at the timeout. A host name in `uri` is resolved by the system,
+ * which may take a while. The peer is rank 1 of aq_connection_team.
  *
  * With AQ_CONNECT_GROUP_SEND, AQ_CONNECT_GROUP_RECEIVE or both, `uri` is the address of a multicast
  * group, "udp://239.1.2.3:5000" or "udp://[ff02::1234]:5000", and the connection is open at once:
  * there is no server. Short and Medium requests to rank 1 go to all processes that have opened the
  * group to receive, but do not come back to the connection that sent them. Each arrives once or
  * never, in any order; a receiver that makes no calls loses what does not fit its socket buffer
- * (AQ_UDP_BUFFER). aq_am_max_medium() is the payload of one datagram on the interface. Nothing can
- * be returned: replies, Longs, memory operations, regions, keepalive and events that wait for a
- * handler return AQ_ENOTSUP. Any number of processes may send and receive. Datagrams stay in the
- * local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the one named after
- * the address ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or that of the route. Members
- * must have the same AQ_CONNECT_SECRET; without one, AQ_CONNECT_ANYBODY is needed. A message for a
- * handler that is not registered is dropped.
+ * (AQ_UDP_BUFFER). aq_am_max_medium() is the payload of one datagram on the interface. Receivers
+ * cannot answer: replies, Longs, memory operations, regions, keepalive and events that wait for a
+ * handler return AQ_ENOTSUP.
+ *
+ * Any number of processes may send and receive. Datagrams stay in the local network unless
+ * AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the one named after the address
+ * ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or that of the route. Members must have the
+ * same AQ_CONNECT_SECRET; without one, AQ_CONNECT_ANYBODY is needed. A message for a handler that
+ * is not registered is dropped.
  *
  * Blocking    At most for the timeout; runs handlers.
  * Threads     Any; not from a handler.

@@ -43,7 +43,7 @@ typedef enum aq_thread_mode {
  */
 #define AQ_IMMEDIATE 0x1u
 
-/** Options of aq_init. Begin with aq_init_defaults(), then change what differs. */
+/** Options of aq_init. Begin with aq_init_defaults(), then set what should differ. */
 typedef struct aq_init_params {
     size_t struct_size; /**< sizeof(aq_init_params), so that a newer library runs older programs */
     aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
@@ -104,8 +104,8 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  * Leave the job together with all other processes and release all resources. If aq_init was called
  * n times, only the n-th aq_finalize does this; the earlier ones return at once.
  *
- * Includes a barrier, so that no message is lost: whatever was sent before has been handled on
- * return. All explicit events must have been waited for. A process that ends without calling
+ * Includes a barrier, so that no message is lost: on return, all messages sent before it have been
+ * handled. All explicit events must have been waited for. A process that ends without calling
  * aq_finalize ends the whole job, unless AQ_SURVIVE is set; then the surviving processes leave
  * without it. Counters (AQ_STATS, AQ_STATS_FILE) and traces (AQ_TRACE, AQ_TRACE_FILE) are written
  * however the process ends, except when a signal that cannot be caught kills it.
@@ -177,10 +177,10 @@ typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
  * a dead process remains readable and writable. A process that ends without aq_finalize counts as
  * dead, whatever its exit code.
  *
- * `fn` runs inside calls that make progress, on the program's thread that makes them, never on the
- * progress thread and never inside a handler. Calls of `fn` do not overlap. It is called once per
- * death, including deaths before aq_on_peer_lost. It may call what handlers may call, except
- * replies. A second aq_on_peer_lost replaces the first; NULL removes the callback.
+ * `fn` runs inside calls that make progress, on the thread of the program that makes the call,
+ * never on the progress thread and never inside a handler. Calls of `fn` do not overlap. It is
+ * called once per death, including deaths before aq_on_peer_lost. It may call what handlers may
+ * call, except replies. A second aq_on_peer_lost replaces the first; NULL removes the callback.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -201,7 +201,7 @@ AQ_API int aq_peer_lost(const aq_team *team, aq_rank rank);
 
 /**
  * Return whether a launcher (aqrun, srun, mpirun or mpiexec.hydra) or AQ_BOOT made this process
- * part of a job. For programs that otherwise start a job themselves. Works before aq_init.
+ * part of a job. For programs that start a job themselves if none did. Works before aq_init.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -311,7 +311,7 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
  * Everything that aq_poll reports counts (messages, completions, the control channel), including
  * what other threads of this process have handled since this thread last called aq_poll_for. Use it
  * to wait for several conditions, or to act periodically. A put by a peer to local memory does not
- * end the wait, so check such memory after a timeout, too.
+ * end the wait, so also check such memory after a timeout.
  *
  * Blocking    At most for `timeout_ns`, as set by AQ_WAIT; runs handlers. 0: does not wait.
  *             AQ_FOREVER: no limit. A busy machine may exceed the time.
@@ -333,7 +333,7 @@ typedef enum aq_wait_mode {
 } aq_wait_mode;
 
 /**
- * Set how waits of this process behave from now on; a hint. AQ_WAIT takes precedence if it is set.
+ * Set how this process waits from now on; a hint. AQ_WAIT takes precedence if it is set.
  *
  * Blocking    Never.
  * Threads     Any, at any time.

@@ -23,16 +23,16 @@ typedef struct aq_region_handle {
 /**
  * Let peers access memory of this process by a handle, until it is revoked.
  *
- * `rights` is AQ_REGION_READ, AQ_REGION_WRITE, or both. If `only` is not NULL, the peer of that
- * connection alone may use the handle, and only until the connection is closed; NULL: the peers of
- * all connections of this process. The memory, of any alignment, must remain valid until the region
- * is revoked. Regions may overlap each other and segments. Creating one is cheap: nothing is
- * registered or mapped; their number is limited only by memory.
+ * `rights` is AQ_REGION_READ, AQ_REGION_WRITE, or both. If `only` is NULL, the peers of all
+ * connections of this process may use the handle; otherwise only the peer of that connection may,
+ * until it is closed. The memory, of any alignment, must remain valid until the region is revoked.
+ * Regions may overlap each other and segments. Creating one is cheap: nothing is registered or
+ * mapped; their number is limited only by memory.
  *
  * This process performs each access when it makes progress, after checking the handle, its rights
  * and the range. Handles contain a secret of 96 bits, so peers cannot guess them, but a peer may
  * pass a handle on. (Segments have no access rights: over shm, peers map them or access them
- * through the operating system, which permits that to every process of the same user.)
+ * through the operating system, which permits this to every process of the same user.)
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.

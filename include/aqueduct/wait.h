@@ -35,7 +35,7 @@ AQ_API AQ_MUST_USE aq_status aq_wait_fd(int *fd);
  * Blocking    Never; runs no handlers.
  * Threads     Only one at a time may sleep on the descriptor; not from a handler. With
  *             AQ_THREAD_MULTIPLE or the progress thread, other threads may make progress meanwhile;
- *             what they handle counts as an arrival, too, and wakes the sleeper.
+ *             what they handle also counts as an arrival and wakes the sleeper.
  *
  * @return AQ_OK     Sleep: whatever arrives from now on makes the descriptor readable.
  * @return AQ_AGAIN  Something has already arrived, or another thread has handled something since
