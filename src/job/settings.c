@@ -120,8 +120,8 @@ static const struct aqi_setting job_rows[] = {
          .alias = "GASNET_STATSFILE",
          .def = "",
          .doc = "The file for the counters of all processes of the job, however each ends, on the "
-                "host of aqrun or of rank 0; if it contains a %, which becomes the rank, each "
-                "process writes its own file. stderr: standard error.",
+                "host of aqrun or of rank 0. If the name contains a %, which becomes the rank, "
+                "each process writes its own file. stderr: standard error.",
          .advice = "For example: AQ_STATS_FILE=stats.",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, stats_file)},
     [AQI_JOB_TRACE_FILE] =
@@ -129,8 +129,8 @@ static const struct aqi_setting job_rows[] = {
          .alias = "GASNET_TRACEFILE",
          .def = "",
          .doc = "The file for the traces of all processes of the job, on one timeline, on the host "
-                "of aqrun or of rank 0; if it contains a %, which becomes the rank, each process "
-                "writes its own file. Empty or stderr: standard error.",
+                "of aqrun or of rank 0. If the name contains a %, which becomes the rank, each "
+                "process writes its own file. Empty or stderr: standard error.",
          .advice = "For example: AQ_TRACE_FILE=trace.json; with a % if the traces are too large "
                    "for one host, and aqinfo --merge-traces to merge them.",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, trace_file)},

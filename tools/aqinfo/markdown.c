@@ -52,8 +52,8 @@ void markdown_show(const struct data *data)
         "Everything that can be tuned is an environment variable. `aqinfo --settings` shows the "
         "values in\nforce and where each came from; `aqinfo NAME` shows one in full. An invalid "
         "value is an error that\nnames the valid ones; an unknown `AQ_` name gets a warning with "
-        "the nearest known one. Where a\n`GASNET_` name is given, it is accepted too, but the "
-        "`AQ_` name has priority if both are set.\n\n"
+        "the nearest known one. Where a\n`GASNET_` name is given, it is also accepted, but the "
+        "`AQ_` name takes precedence if both are set.\n\n"
         "This file is generated: `aqinfo --markdown > docs/settings.md`.\n");
     const char *group = "";
     for (size_t i = 0; i < data->setting_count; i++) {

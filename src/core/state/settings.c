@@ -93,8 +93,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AM_CREDITS_SLACK",
      .def = "8",
-     .doc = "The maximum number of credits, per peer, of requests without a reply that wait to be "
-            "returned along with another message; beyond it, a separate message returns them. "
+     .doc = "The maximum number of credits per peer, of requests without a reply, that wait for "
+            "another message to return them; beyond it, a separate message returns them. "
             "Lowered if waiting could block the peer. 0: each credit is returned at once.",
      .advice = "Raise it if requests are sent in both directions; lower it if they wait for "
                "credits (credit_none in AQ_STATS).",

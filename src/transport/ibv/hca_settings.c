@@ -131,8 +131,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct hca_config, bounces)},
     {.name = "AQ_IBV_PIECE",
      .def = "1M",
-     .doc = "Larger transfers are split into pieces of this many bytes, which are spread over the "
-            "ports.",
+     .doc = "Transfers larger than this are split into pieces of this size, which are spread over "
+            "the ports.",
      .unit = "bytes",
      .min = 4096,
      .max = 1 << 30,
@@ -141,7 +141,7 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_PIN_MAXSZ",
      .def = "1T",
-     .doc = "Larger segments are registered in parts of this many bytes, or of the adapter's "
+     .doc = "Segments larger than this are registered in parts of this size, or of the adapter's "
             "maximum if that is less. If that would take more than 32 parts on all ports together, "
             "the parts are larger; in mode large, the segment is registered on demand instead.",
      .advice = "Lower it if an adapter is slow with large registrations.",

@@ -123,7 +123,7 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BYTES, struct ofi_config, inject)},
     {.name = "AQ_OFI_PIECE",
      .def = "1M",
-     .doc = "Larger transfers are split into pieces of this many bytes; less if the provider "
+     .doc = "Transfers larger than this are split into pieces of this size; less if the provider "
             "supports less.",
      .unit = "bytes",
      .min = 4096,

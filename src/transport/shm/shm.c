@@ -62,7 +62,7 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_COOL",
      .def = "2048",
      .doc = "The number of rounds of polling between two checks for senders that have sent nothing "
-            "in the meantime; of polls that find nothing, one in 16 is such a round.",
+            "in the meantime; of polls that find nothing, only one in 16 counts as a round.",
      .min = 16,
      .max = 1u << 30,
      .power_of_two = true,
@@ -79,7 +79,7 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_CMA_LEAST",
      .def = "0",
      .doc = "Transfers of this many bytes or more use CMA even if the owner of the memory polls; "
-            "0: from 16 KB to 1 MB on, if the kernel turns out to copy fast enough, otherwise "
+            "0: those of 16 KB to 1 MB, if the kernel turns out to copy fast enough; otherwise "
             "none, since copying by both processes is then faster.",
      .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and AQ_SHM_CMA=no; 1T: never.",
      AQI_SETTING_IN(BYTES, struct shm_config, cma_least)},

@@ -104,8 +104,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},
     {.name = "AQ_UDP_MULTICAST_TTL",
      .def = "1",
-     .doc = "How far messages to a multicast group go: 1, to hosts of the same network; more, "
-            "through this many routers minus one, where those forward multicast.",
+     .doc = "How far messages to a multicast group go: 1, to hosts of the same network; N, "
+            "through up to N - 1 routers that forward multicast.",
      .min = 1,
      .max = 255,
      AQI_SETTING_IN(COUNT, struct udp_config, multicast_ttl)},
