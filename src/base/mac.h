@@ -16,7 +16,7 @@ enum aqi_mac_kind {
                        short packets with one key per peer */
 };
 #define AQI_MAC_BYTES 16 /* of a key, and of a tag */
-#define AQI_MAC_USE   16 /* most characters of the name of a use */
+#define AQI_MAC_USE   16 /* maximum length of the name of a use */
 
 struct aqi_mac;
 

@@ -399,7 +399,7 @@ static inline bool aqi_tp_is_awake(uint64_t now)
     return now < atomic_load_explicit(&aqi_tp_awake_until, memory_order_relaxed);
 }
 
-/* Uses a locked instruction only if other threads count, too. */
+/* Uses a locked instruction only if other threads also count. */
 static inline void aqi_count_on(_Atomic uint32_t *counter, bool threads, uint32_t by)
 {
     if (threads)
@@ -443,7 +443,7 @@ struct aqi_transport {
     /* --- required ------------------------------------------------------------------------ */
 
     /*
-     * Find out by trying whether this transport works here, on its `device`-th device. Cheap; may
+     * Determine by trial whether this transport works here, on its `device`-th device. Cheap; may
      * be called at any time; keeps no state. Returns false if there are fewer devices. Device 0
      * always has a result, if only the reason why the transport is not usable.
      */

@@ -50,7 +50,7 @@ static_assert(sizeof(struct aqi_credit_peer) == 64, "a power of two");
 
 struct aqi_credits {
     struct aqi_credit_limits limits; /* in effect: total computed, slack lowered */
-    uint64_t bank_bytes;             /* most bytes to bank for one peer */
+    uint64_t bank_bytes;             /* maximum number of bytes to bank for one peer */
     uint32_t out;                    /* our requests to all peers */
     uint32_t peers;
     struct aqi_credit_peer *peer; /* by number */

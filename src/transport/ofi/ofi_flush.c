@@ -14,7 +14,7 @@
  * Messages that are missing according to the answer to the latest query are resent. They may only
  * be late; a receiver drops duplicates, and keeps early messages until their turn.
  *
- * Late transfers cause queries, too: a peer that answers repeatedly makes calls, and if none of the
+ * Late transfers also cause queries: a peer that answers repeatedly makes calls, and if none of the
  * provider's operations for it ends meanwhile, none ever will, and the peer is lost.
  *
  * Queries and answers are not numbered: if they are lost, the next ones replace them.

@@ -200,7 +200,7 @@ struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, siz
     return chosen;
 }
 
-/* Layers over adapters are tried out: only that shows whether the adapters have room for them. */
+/* Layers over adapters are tried: nothing else shows whether the adapters have room for them. */
 static void ofi_provider_say(struct aqi_tp_probe *probe, struct fi_info *info, bool usable)
 {
     const char *name = info->fabric_attr->prov_name;

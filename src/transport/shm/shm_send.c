@@ -125,7 +125,7 @@ static void shm_send_prefetch_lines(struct shm_tp *shm, const struct shm_tx *tx,
  */
 static inline void shm_send_notify(struct shm_tp *shm, struct shm_peer *to)
 {
-    atomic_signal_fence(memory_order_seq_cst); /* the compiler must not reorder, either */
+    atomic_signal_fence(memory_order_seq_cst); /* nor may the compiler reorder */
     if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
     shm_call_if_unpolled(to);
     if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))

@@ -31,7 +31,7 @@ struct udp_written {
 };
 
 enum {
-    CHANNEL_WRITTEN = 32,     /* most messages that may wait */
+    CHANNEL_WRITTEN = 32,     /* maximum number of messages that may wait */
     CHANNEL_REFUSALS = 3,     /* in a row, without a packet in between, at least so far apart: */
     CHANNEL_APART = 10000000, /* ns */
     CHANNEL_PINGS = 8,        /* per AQ_UDP_KEEPALIVE, but at least one per: */

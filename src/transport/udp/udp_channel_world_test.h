@@ -31,7 +31,7 @@ struct head {
 enum {
     PACKET = 1232,
     FLYING = 256,
-    WAITING = 32, /* most messages that a channel keeps */
+    WAITING = 32, /* maximum number of messages that a channel keeps */
     REFUSALS = 3, /* in a row, */
     APART = 10,   /* ms */
     PINGS = 8,    /* in AQ_UDP_KEEPALIVE */

@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    GROUP_BATCH = 32, /* most datagrams in one call of progress */
+    GROUP_BATCH = 32, /* maximum number of datagrams per call of progress */
     GROUP_LARGEST = 1 << 16,
     /* ns between polls that find nothing, since each is a system call: the more time has passed
      * since the last arrival, the longer. A thread that sleeps is woken. */

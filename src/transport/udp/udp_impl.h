@@ -118,7 +118,7 @@ struct udp_small {
     uint64_t due; /* when to report it, ns; 0: there is none */
     uint32_t id;
     size_t usable;
-    bool alone; /* the peer has not found that, or reports it after us */
+    bool alone; /* the peer has not detected it, or reports it after us */
 };
 
 struct udp_own {
@@ -234,8 +234,8 @@ unsigned udp_receive_to_answer(struct udp_tp *udp);
 
 /* udp_rma.c */
 #define UDP_KEY 8 /* bytes */
-/* Most bytes of a Long that travels as a message: copying more takes as long as the answer that the
- * caller must otherwise wait for. The same in all processes. */
+/* The maximum length of a Long that travels as a message: copying more takes as long as the answer
+ * that the caller must otherwise wait for. The same in all processes. */
 #define UDP_PACKED_LONG (64u << 10)
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem,

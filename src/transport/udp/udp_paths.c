@@ -14,9 +14,9 @@
 
 #include <unistd.h>
 
-/* ms after which the path is tried again: it may have been repaired, or only been congested. */
+/* ms after which the path is tried again: it may have been repaired, or was only congested. */
 #define PATHS_LAST_MS 60000
-/* ns that ranks other than 0 wait, as rank 0 may find it seconds later. */
+/* ns for which ranks other than 0 wait, as rank 0 may detect it seconds later. */
 #define PATHS_PATIENCE UINT64_C(10000000000)
 
 /* An entry per host: when it was found, in ms, and how many bytes; 0: nothing is known. */
@@ -73,7 +73,7 @@ size_t udp_hook_path(void *arg, uint32_t id)
 
 /* --- warning the user ------------------------------------------------------------------------ */
 
-/* A word after all others: whether one of this host's processes has warned. */
+/* The last word: whether one of this host's processes has warned. */
 static _Atomic uint64_t *udp_paths_said(const struct udp_tp *udp)
 {
     return udp->paths != NULL ? &udp->paths[2 * udp->params.size] : NULL;
@@ -133,7 +133,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
             small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }
 
-/* The second half of the memory: hosts that there was a warning about. */
+/* The second half of the memory: the hosts about which there was a warning. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
 {
     _Atomic uint64_t *path = udp_paths_to(udp, id);

@@ -13,7 +13,7 @@ void udp_peers_open(struct udp_tp *udp)
     else if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, "udp", "no information for aqinfo --peers: %s", aq_error_message());
     else
-        udp_peers_show(udp, 0); /* at once: the first look may come before the first packet */
+        udp_peers_show(udp, 0); /* at once: aqinfo may read the board before the first packet */
     udp->show_next = 0;
 }
 

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { BATCH = 64 /* most packets in a round */ };
+enum { BATCH = 64 /* maximum number of packets in a round */ };
 
 static enum udp_call_kind called(int fd, struct aqi_listener *listener)
 {

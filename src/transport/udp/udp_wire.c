@@ -129,7 +129,7 @@ aq_status udp_wire_open(int fd, struct aqi_port **port)
     struct wire_port *self = calloc(1, sizeof(*self));
     if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a socket");
     /*
-     * Only with this does the kernel report that a host cannot be reached; one of the two does not
+     * Without this option the kernel does not report unreachable hosts; one of the two does not
      * apply.
      */
     (void)setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
