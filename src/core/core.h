@@ -31,7 +31,7 @@ struct aqi_core_params {
     aq_thread_mode thread_mode;
     bool turns; /* AQ_THREAD_SERIALIZED: other threads may call while a thread sleeps on aq_wait_fd
                  */
-    bool brisk; /* what the caller does between two polls takes longer than a pause: do not add one
+    bool brisk; /* the caller's work between two polls takes longer than a pause: do not add one
                  */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
@@ -96,8 +96,8 @@ void aqi_core_idle(void);
 void aqi_core_halt_progress(void);
 
 /*
- * Whether this is the progress thread. aqi_core_news, called from that thread, makes the next
- * thread of the program that makes progress read the control channel, too.
+ * Whether this is the progress thread. If that thread calls aqi_core_news, the next thread of the
+ * program that makes progress also reads the control channel.
  */
 bool aqi_core_on_progress_thread(void);
 void aqi_core_news(void);

@@ -60,7 +60,7 @@ static aq_status am_reserve_check(const char *call, unsigned category, size_t le
 
 /*
  * Inlined, and each field of `*out` is written once: while the slot of an earlier message is
- * fetched from a distant core, the store buffer holds only so many messages.
+ * fetched from a distant core, messages wait in the store buffer, which holds only a few.
  */
 static AQI_INLINE aq_status reserve(const char *call, struct core_route *route,
                                     struct core_message *to, unsigned category,

@@ -431,7 +431,7 @@ static void hier_release(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a death the team is broken: coll_fail has ended the remaining parts, too. */
+/* After a death the team is broken: coll_fail has also ended the remaining parts. */
 static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
     struct coll_hier *h = op->msg.hier;

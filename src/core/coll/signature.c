@@ -152,7 +152,7 @@ static struct coll_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
-/* Also true of a member past that round: it may still be marked as stuck from before. */
+/* Also true of a member past that round, which may still be marked as stuck in an earlier one. */
 static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =

@@ -289,7 +289,7 @@ static bool active_alone(const aq_connection *conn)
 }
 
 /*
- * After an empty round: whether nothing is left, even though other threads make progress, too. They
+ * After an empty round: whether nothing is left, even though other threads also make progress. They
  * may still be running handlers of messages that they have taken, or have kept this thread from
  * taking more. A thread that is not alone returns at once: if all of them checked for more, none
  * would ever be alone.

@@ -1,6 +1,6 @@
 /*
  * How long a wait stays awake on a core of its own: until nothing has arrived for a while, or other
- * threads turn out to use the core, too.
+ * threads turn out to use the core.
  */
 #include "core/state/awake.h"
 

@@ -19,7 +19,7 @@ struct core_sleep_plan {
     bool waiter; /* sleeps on no descriptor: another thread is the poller */
 };
 struct core_source {
-    const _Atomic uint32_t *busy; /* 0: nothing to poll; changed by core_source_count */
+    const _Atomic uint32_t *busy; /* number of things to poll; changed by core_source_count */
     unsigned (*poll)(enum aqi_progress_mode mode, uint64_t now);
     bool (*before_sleep)(struct core_sleep_plan *plan); /* false: something has arrived */
     /* A reply on a connection's route waits for room. */
