@@ -114,7 +114,7 @@ void aqc_conn_release(struct aqc_conn *conn)
     conn_release(conn, CONN_FLUSH_NS);
 }
 
-/* Nothing more has to be sent or acknowledged. */
+/* Whether nothing has to be sent or acknowledged. */
 static bool conn_is_flushed(const struct aqc_conn *conn)
 {
     return conn->state != AQC_OPEN || (conn->ops == NULL && conn->got == conn->told);
@@ -192,7 +192,7 @@ static bool conn_is_patient(struct conn_patience *patience, uint32_t done)
     return now - patience->since < CONN_FLUSH_NS;
 }
 
-/* A round of a wait. Other threads run: their endpoints and connections must not wait as well. */
+/* A round of a wait. Other threads, with other endpoints and connections, run meanwhile. */
 static void conn_wait(unsigned rounds)
 {
     aqc_progress();
@@ -383,7 +383,8 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     conn->pub.attribute = (cci_conn_attribute_t)hello->attribute;
     conn_limit(conn, hello);
     aq_connection_set_context(below, conn);
-    /* A copy: the program may read it until it returns the event, the connection may end before. */
+    /* A copy: the program may read it until it returns the event, and the connection may end
+     * earlier. */
     void *data = len != 0 ? AQC_PAYLOAD(event) : NULL;
     if (len != 0) memcpy(data, hello + 1, len);
     event->pub.request = (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,

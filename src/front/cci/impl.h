@@ -52,7 +52,7 @@ aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
 /* Check whether its interface is up. */
 void aqc_device_look(struct aqc_device *device);
-/* Whether it comes first in the list, going by whether each is up now. */
+/* Whether it precedes `than` in the list, depending on which of the two is up now. */
 bool aqc_device_is_better(const struct aqc_device *device, const struct aqc_device *than);
 /* Set the state of the device and of all others with its address. */
 void aqc_device_set_up(const struct aqc_device *device, bool up);
@@ -255,8 +255,8 @@ bool aqc_conn_is_slow(struct aqc_conn *conn);
 
 /*
  * Whether to tell the peer how much room the program has released. Less than a quarter is not worth
- * a note, since the program will release more; unless it keeps the rest, and has nothing left to
- * take or takes it slowly: then the peer may be waiting for just that.
+ * a note, since the program will release more, unless it keeps the rest, and has nothing left to
+ * take or takes it slowly: the peer may then be waiting for this room.
  */
 static inline bool aqc_conn_owes_room(struct aqc_conn *conn)
 {

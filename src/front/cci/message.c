@@ -90,8 +90,8 @@ static void message_received(aq_am *am)
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
     uint32_t units = message_units((uint32_t)am->nbytes);
-    /* If the peer violates the protocol, or if out of memory, the message is dropped, and then all
-     * later ones must be, too. */
+    /* If the peer violates the protocol, or memory runs out, the message is dropped; then all later
+     * ones must also be dropped. */
     bool drop = conn->deaf || !message_is_allowed(conn, am->nbytes, units);
     struct aqc_event *event = drop ? NULL : message_new(conn, am, units);
     conn->deaf = event == NULL && !aqc_conn_is_group(conn);

@@ -82,7 +82,7 @@ void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status)
 /* --- timeouts -----------------------------------------------------------------------------------
  */
 
-/* On an ordered connection, all operations after a failed one fail, too. */
+/* On an ordered connection, all operations after a failed one also fail. */
 static void op_fail_later(struct aqc_conn *conn, struct aqc_op *first, cci_status_t status)
 {
     if (conn->broken == CCI_SUCCESS) conn->broken = status;

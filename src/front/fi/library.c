@@ -25,7 +25,7 @@ enum {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Each connection uses several descriptors, and the program needs some, too. */
+/* Each connection uses several descriptors, and the program also needs some. */
 static uint32_t library_most(void)
 {
     return (uint32_t)aqi_min(aqi_fd_limit() / 8, LIBRARY_MOST);

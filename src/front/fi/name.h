@@ -56,7 +56,7 @@ bool afi_name_is_valid(const struct afi_name *name);
 uint16_t afi_name_service(const void *addr, size_t len);
 /* Whether both are names of one endpoint, as far as this can be known before a connection. */
 bool afi_name_same(const struct afi_name *a, const struct afi_name *b);
-/* Both ends of a connection agree on which of them comes first. */
+/* Whether this name comes first of the two; both ends of a connection agree on it. */
 bool afi_name_before(const struct afi_name *a, const struct afi_name *b);
 /* The peer has sent its name: replace one that was looked up. */
 void afi_name_learn(struct afi_name *known, const struct afi_name *sent);

@@ -717,7 +717,7 @@ static void wire_take_early(struct afi_peer *peer)
 }
 
 /* Before the event that the connection is open, nothing could be answered, and a peer that we have
- * called may not be the right one: what comes then is early, too. */
+ * called may not be the right one: messages that arrive before it are therefore also early. */
 static AQI_INLINE void wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;

@@ -260,8 +260,7 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
                            __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
-    /* Clients may register handlers only with the first endpoint, but send messages to others,
-     * too. */
+    /* Clients may register handlers only with the first endpoint, but send messages to any. */
     if (wanted & AQ_EP_AM) wanted |= AQ_EP_AM_SHARED;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: out of memory", __func__);
