@@ -4,7 +4,7 @@
 enum {
     ACK_REORDER_MOST = 128,
     ACK_TAILS = 2,   /* tail probes in a row before timeouts: the peer may only be computing */
-    ACK_LATE = 5000, /* least ns to wait for an overtaken packet */
+    ACK_LATE = 5000, /* minimum time to wait for an overtaken packet, in ns */
     ACK_SILENCES = 3 /* consecutive timeouts after which the windows are stale */
 };
 
@@ -95,8 +95,8 @@ static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struc
     dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, env->now);
 }
 
-/* Whether this acknowledges the retransmission. If the packet has been at the peer since before
- * that was sent, it is the first transmission. */
+/* Whether this acknowledges the retransmission. If the packet reached the peer before the
+ * retransmission was sent, it was the first transmission that arrived. */
 static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {

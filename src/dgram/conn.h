@@ -138,7 +138,7 @@ struct dgram_conn {
     uint64_t cookie_in, cookie_out;
     uint64_t nonces[2]; /* the initiator's, the other side's */
     uint8_t mac_key[16];
-    size_t packet;        /* bytes of the largest that the path carries */
+    size_t packet;        /* bytes of the largest packet that the path carries */
     uint32_t message_ids; /* the next one of a fragmented message */
     uint32_t casts;       /* packets of aqi_dgram_cast sent */
     struct dgram_tx tx[AQI_DGRAM_CHANNELS];
@@ -157,7 +157,7 @@ struct dgram_conn {
     bool agreed;                 /* the path is known not to carry the largest packet */
     struct dgram_search search;  /* for the largest packet that the path carries: by the initiator;
                                   * later by a side whose large packets no longer arrive */
-    uint32_t searches;           /* shrink.c: number of the latter so far */
+    uint32_t searches;           /* shrink.c: number of these later searches so far */
     bool searching;              /* shrink.c: one is running */
     struct dgram_slices *slices; /* NULL: no slice has arrived */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
@@ -200,7 +200,7 @@ struct dgram_conn {
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
     uint64_t shrink_at;    /* likewise: check whether the path still carries large packets */
     uint64_t judged;       /* when that was last checked */
-    uint64_t active_until; /* until then it shares config.room; 0: it does not */
+    uint64_t active_until; /* until then the peer shares config.room; 0: it does not */
     uint64_t sent_count, resent_count, received_count, duplicate_count;
 };
 
@@ -215,10 +215,10 @@ struct dgram_peer {
     bool silence_told;
     uint8_t tries;   /* of the handshake */
     uint8_t way;     /* the way to it that was used last, or is to be tried first */
-    uint16_t packet; /* bytes of the largest that both sides and the path handle */
+    uint16_t packet; /* bytes of the largest packet that both sides and the path handle */
     struct aqi_dgram_addr addr;
     uint64_t epoch;       /* of its process */
-    uint64_t last_nonce;  /* the highest with which it began a connection */
+    uint64_t last_nonce;  /* the highest nonce with which it began a connection */
     uint64_t nonces[2];   /* of the connection that we are making */
     uint64_t hello_at;    /* when the next step of the handshake is due */
     uint64_t last_cookie; /* in its packets on the latest connection that has ended; 0: none */
@@ -327,14 +327,14 @@ void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet);
 void dgram_list_prepend(struct dgram_list *list, struct dgram_packet *packet);
 void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet);
 
-/* transmit.c: send what may leave now, and nothing before `wait`. Returns false if the port has no
- * room. */
+/* transmit.c: send all that may leave now, but nothing before `wait`. Returns false if the port has
+ * no room. */
 bool dgram_transmit(struct dgram_env *env, struct dgram_peer *peer, uint64_t wait);
 /* Send `frame`, whose first 32 bytes are for the head, as a packet without a number. */
 bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsigned char *frame,
                           size_t len);
 
-/* ack.c: what has arrived at the peer, and what is lost. */
+/* ack.c: which packets have arrived at the peer, and which are lost. */
 /* The news in one acknowledgement: from the head of a packet, and perhaps from records. */
 struct dgram_news {
     size_t bytes;
@@ -353,7 +353,7 @@ bool dgram_ack_sack(struct dgram_env *env, struct dgram_peer *peer,
                     struct dgram_news *news);
 /* Act on an acknowledgement, once all of it has been read. */
 void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_news *news);
-/* Count as lost what was overtaken long enough ago. Returns false if nothing was due. */
+/* Count packets as lost that were overtaken long enough ago. Returns false if none was due. */
 bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer);
 /* Nothing has been acknowledged in time: retransmit the oldest packet of each channel, and request
  * an acknowledgement, which shows which of the others have arrived. */
@@ -387,7 +387,7 @@ struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *pe
 /* One of its packets was acknowledged. */
 void dgram_op_acked(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
-/* Add an operation to the list of a packet; it can be in one such list only. */
+/* Add an operation to the list of a packet; it can be in only one such list. */
 void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet);
 /* Free an operation that was not begun, or that is complete. */
 void dgram_op_free(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);

@@ -51,8 +51,8 @@ struct aqi_dgram_config {
 
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
     size_t max_message; /* bytes, of head and body together */
-    size_t window;      /* most bytes in flight to a peer */
-    size_t reach;       /* the same for one that polls rarely, where most of them are queued */
+    size_t window;      /* maximum number of bytes in flight to a peer */
+    size_t reach;       /* the same for a peer that polls rarely, where most of them are queued */
     size_t room;        /* bytes of packets that the port queues for us, plus AQI_DGRAM_COST each */
     /* Messages and operations that may leave at once, per peer and millisecond, while others are in
      * flight; any more are gathered, and leave with the next progress. */
@@ -203,7 +203,7 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
  */
 aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head, size_t head_len,
                          const void *body, size_t body_len);
-/* Most bytes of head, rounded up to 16, and body together. */
+/* The maximum length of head, rounded up to 16, and body together. */
 size_t aqi_dgram_most_cast(const struct aqi_dgram_config *config);
 
 /*
@@ -313,7 +313,7 @@ struct aqi_dgram_peer_info {
     bool reached;                     /* it has been connected */
     uint64_t rtt, rto, base_rtt;      /* ns */
     size_t window, in_flight, queued; /* bytes: the congestion window, sent, not sent yet */
-    size_t packet;                    /* bytes of the largest that the path carries */
+    size_t packet;                    /* bytes of the largest packet that the path carries */
     uint64_t sent, resent, received, duplicates; /* packets, on this connection */
     struct aqi_dgram_addr addr;                  /* len 0: not known yet */
 };

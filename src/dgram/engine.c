@@ -26,7 +26,7 @@ enum {
     ENGINE_SOON = 32 << 10,         /* bytes: each time so many are queued, send them */
     ENGINE_AT_ONCE = 1000000,       /* ns after which config.at_once is refilled */
     ENGINE_MANY = 32,               /* packets in that time after which none leave at once */
-    ENGINE_TURNS = 64               /* most peers served in one call of progress */
+    ENGINE_TURNS = 64               /* maximum number of peers served per call of progress */
 };
 
 /* --- peers -------------------------------------------------------------------------------------

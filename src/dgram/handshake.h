@@ -22,7 +22,7 @@ enum connect_kind {
 struct connect_hello {
     uint64_t magic;
     uint8_t version, kind;
-    uint16_t packet; /* bytes: the largest that the sender handles */
+    uint16_t packet; /* bytes of the largest packet that the sender handles */
     uint32_t source, target;
     uint32_t numbers[2]; /* packets sent; HELLO and CHALLENGE: the way being tried */
     uint32_t agreed;     /* 1 in CONFIRM and ACCEPT: larger packets do not pass */

@@ -4,7 +4,7 @@
 enum {
     PACE_FIRST_WINDOW = 128 << 10,
     PACE_LEAST_PACKETS = 2,
-    PACE_GROWTH = 6,           /* most packets that the window grows by in a round trip */
+    PACE_GROWTH = 6,           /* maximum growth of the window per round trip, in packets */
     PACE_QUEUE = 100000,       /* ns of queueing that do not count as congestion */
     PACE_SHARE = 32000,        /* ns more for each halving of the window below PACE_SHARE_WINDOW */
     PACE_SHARE_WINDOW = 20,    /* 1 MB, as a power of two */
@@ -14,7 +14,7 @@ enum {
     PACE_RARE = 100000,    /* ns: shorter waits do not indicate a receiver that computes */
     PACE_BURST = 62 << 10, /* bytes that leave at once, however slow the path is */
     PACE_FEW = 8,          /* packets: with fewer, a single loss says little about the loss rate */
-    PACE_TAIL = 10,        /* least delay of a probe beyond the usual response time: rto_min /
+    PACE_TAIL = 10,        /* minimum delay of a probe beyond the usual response time: rto_min /
                             * PACE_TAIL */
     PACE_ONE = 1024,       /* unit of patience */
     PACE_PATIENT = 16,     /* largest patience, in that unit */

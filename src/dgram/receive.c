@@ -7,7 +7,7 @@
 
 enum {
     RECEIVE_UNACKED = 16,      /* packets after which they are acknowledged at once */
-    RECEIVE_INCOMING = 1 << 16 /* most incomplete messages and Longs of a peer */
+    RECEIVE_INCOMING = 1 << 16 /* maximum number of incomplete messages and Longs of a peer */
 };
 
 /* --- fragments and Longs -----------------------------------------------------------------------
@@ -164,9 +164,9 @@ static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 }
 
 /*
- * A packet with puts that are refused is acknowledged only once the refusal has arrived, since the
- * sender considers acknowledged puts complete. Returns false if there is no room to record that;
- * the packet must be retransmitted.
+ * A packet with refused puts is acknowledged only once the refusal has arrived, since the sender
+ * considers acknowledged puts complete. Returns false if there is no room to record that; the
+ * packet must be retransmitted.
  */
 static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                                     const unsigned char *packet, size_t len)
@@ -297,7 +297,7 @@ static struct dgram_slices *receive_slices(struct dgram_conn *conn,
     if (slices->bytes != NULL && slices->channel == record->flags && slices->seq == record->id &&
         slices->total == total)
         return slices;
-    /* The peer sends one packet after the other: the missing slices of another one were lost. */
+    /* The peer slices one packet at a time, so the missing slices of the earlier one were lost. */
     unsigned char *bytes = realloc(slices->bytes, dgram_round16(total) + DGRAM_TAG);
     if (bytes == NULL) return NULL;
     *slices = (struct dgram_slices){.channel = record->flags,

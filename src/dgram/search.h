@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-#define DGRAM_SEARCH_SIZES 8 /* most smaller packets in a round */
+#define DGRAM_SEARCH_SIZES 8 /* maximum number of smaller packets in a round */
 
 /* All zero: nothing is known. */
 struct dgram_search {
@@ -24,7 +24,7 @@ struct dgram_search {
     unsigned silences; /* rounds in a row in which nothing passed */
     bool rough;        /* packets that the path carries were lost, or not sent */
     bool crowded;      /* a round overflowed some buffer: the next are short, smallest first */
-    bool nearly;       /* it is certain that the largest does not pass */
+    bool nearly;       /* the largest certainly does not pass */
     bool sent;         /* this round has been sent */
     bool partial;      /* but not all of it */
     uint16_t best;     /* bytes of the largest that passed in it */
@@ -34,7 +34,7 @@ struct dgram_search {
 enum dgram_verdict {
     DGRAM_SILENT, /* nothing has passed: the next round must be longer */
     DGRAM_GO_ON,  /* something has passed; likewise */
-    DGRAM_NEARLY, /* the largest does not pass: rounds of this length show what does */
+    DGRAM_NEARLY, /* the largest does not pass: rounds of this length show which sizes do */
     DGRAM_FOUND   /* `small` is the largest that passes, as far as could be found */
 };
 

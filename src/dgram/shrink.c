@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    SHRINK_SOON = 50000000,  /* least ns between two rounds; twice the timeout if that is longer */
+    SHRINK_SOON = 50000000,  /* minimum ns between two rounds; twice the timeout if that is more */
     SHRINK_LATER = 500000000 /* but at most this */
 };
 

@@ -8,7 +8,7 @@
 #include "dgram/conn.h"
 
 enum {
-    SILENCE_STEP = 1000000000 /* most ns that count between two calls, unless timeouts are longer */
+    SILENCE_STEP = 1000000000 /* maximum ns counted between two calls, unless timeouts are longer */
 };
 
 void dgram_silence_begin(struct dgram_env *env, struct dgram_conn *conn)

@@ -425,7 +425,7 @@ static struct dgram_packet *transmit_from_queue(struct dgram_env *env,
     struct dgram_conn *conn = burst->peer->conn;
     struct dgram_tx *tx = &conn->tx[channel];
     struct dgram_packet *packet = transmit_readable(burst, tx->queue.first);
-    /* The other side may be waiting for what is queued behind stuck requests. */
+    /* The other side may be waiting for packets queued behind stuck requests. */
     if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
         packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 enum {
-    CHANGES_BATCH = 64,  /* most datagrams read in one call */
+    CHANGES_BATCH = 64,  /* maximum number of datagrams read in one call */
     CHANGES_BYTES = 8192 /* of a datagram; truncation of longer ones is detected */
 };
 

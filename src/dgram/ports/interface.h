@@ -33,9 +33,9 @@ unsigned ports_interface_others(const struct ports_interface *first, union aqi_s
                                 unsigned most);
 
 /*
- * Whether only loopback can be used so far, though an interface that may lead to other hosts is up
- * and has a carrier: the kernel marks it running a little later, and may add addresses later still.
- * Then `name` is that of the interface.
+ * Whether only loopback can be used so far, although an interface that may lead to other hosts is
+ * up and has a carrier: the kernel marks it as running a little later, and may add addresses even
+ * later. Then `name` is that of the interface.
  */
 bool ports_interface_is_coming(char name[IF_NAMESIZE]);
 

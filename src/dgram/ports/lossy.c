@@ -1,4 +1,4 @@
-/* A port around another one that loses, repeats, delays and alters packets: always the same ones
+/* A port around another one that loses, repeats, delays and alters packets: always the same packets
  * for the same seed and sequence of packets. */
 #include "base/fail.h"
 #include "base/iov.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    HELD = 32,    /* most packets held back at once */
-    DELAY = 8,    /* most packets that overtake one */
+    HELD = 32,    /* maximum number of packets held back at once */
+    DELAY = 8,    /* maximum number of packets that overtake one */
     PATIENCE = 64 /* calls of receive until all held packets are released */
 };
 

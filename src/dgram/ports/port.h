@@ -34,7 +34,7 @@ struct aqi_port_limits {
     const char *xdp;    /* NULL, or how AF_XDP is attached to the interface: "native", "generic" */
 };
 
-/* Most pieces of `iov` in one call of send. */
+/* The maximum number of pieces of `iov` in one call of send. */
 #define AQI_PORT_PIECES 1024u
 
 /* Take one packet: it is 16-byte aligned, may be written to, and is valid until this returns.
@@ -44,7 +44,7 @@ typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
                            uint64_t waited);
 
-/* How thoroughly to poll. */
+/* How much to poll. */
 enum aqi_port_look {
     AQI_PORT_SHORT, /* the last poll was just before: skip silent sockets */
     AQI_PORT_DEEP,  /* poll all sockets: one more system call */
@@ -67,10 +67,10 @@ struct aqi_port_ops {
     /* Descriptors to poll(), at most two: readable while there are packets. */
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
     /*
-     * Report a fault of a peer that the port has noticed since the last call (a refused connection
-     * means that its process has ended): the peer's address, as seen. Returns false if there is
-     * none. Must be called after receive until it returns false; until then the descriptors stay
-     * readable.
+     * Report a peer's fault that the port has noticed since the last call, by the peer's address,
+     * as seen. (A refused connection means that the peer's process has ended.) Returns false if
+     * there is none. Must be called after receive until it returns false; until then the
+     * descriptors stay readable.
      */
     bool (*refused)(struct aqi_port *port, struct aqi_dgram_addr *addr);
     /* Whether memory to be sent could not be read since the last call. It counts as lost. */

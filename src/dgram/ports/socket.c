@@ -33,10 +33,10 @@ enum {
     BUFFER = 4 << 20, /* bytes of receive buffer, by default */
     SEND_BUFFER = 4 << 20,
     NESTING = 2,           /* receive, and once more from inside it */
-    LARGEST = 1 << 16,     /* most bytes that one call receives */
+    LARGEST = 1 << 16,     /* maximum number of bytes that one call receives */
     STREAK = 3,            /* successful calls in a row after which more is expected */
-    BATCH = 16,            /* most datagrams, or bursts, that one call then takes */
-    BATCH_BYTES = 1 << 16, /* and most bytes */
+    BATCH = 16,            /* maximum number of datagrams, or bursts, that one call then takes */
+    BATCH_BYTES = 1 << 16, /* and of bytes */
     WARM = 128,            /* calls without DATA until short polls skip its socket, on which
                             * retransmissions also arrive */
     CROWD = 64,            /* value of `company` from which on GRO is worthwhile */

@@ -32,7 +32,7 @@ enum {
     HEADERS = IP + 8,
     SHIFT = 48 - HEADERS, /* so that what follows the headers is aligned */
     LONGEST = 1536,       /* bytes of a frame */
-    BATCH = 32,           /* most frames that one call of receive takes */
+    BATCH = 32,           /* maximum number of frames that one call of receive takes */
     WARM = 1024           /* calls without packets until short polls skip the inner port */
 };
 

@@ -146,7 +146,7 @@ void ports_xdp_close(struct ports_xdp_rings *rings)
     rings->fd = -1;
 }
 
-/* The kernel writes the other end of each ring with a release, and reads ours with an acquire. */
+/* The kernel writes its end of each ring with a release, and reads ours with an acquire. */
 
 unsigned char *ports_xdp_next(struct ports_xdp_rings *rings, size_t *len, uint64_t *frame)
 {
