@@ -53,12 +53,15 @@ PATTERNS = tuple((re.compile(pattern, re.M), advice) for pattern, advice in (
     (r"\bsome (?:milli|micro)?(?:seconds|minutes|hours|days)\b", "a few"),
     (r"\b[Ff]rom some (?:time|moment|point) on\b", "at some point, after a while"),
     (r"^#+ What\b", "name the thing in a heading"),
+    (r"\| \| \|-{3}", "a header for the last column of the table"),
 ))
 
 # These are looked for at the beginning of a comment only.
 OPENINGS = tuple((re.compile(pattern), advice) for pattern, advice in (
     (r"(?:Does|Do|Did|Is|Are|Has|Have|Should|May) [^.?]*\?", "return whether …; whether …"),
     (r"What\b[^.?]*[.:]", "name the thing, or say what the function does"),
+    (r"(?:[Mm]ost|[Ll]east) (?:\w+ ){0,2}?(?:ns|bytes|packets|datagrams|messages|frames|peers"
+     r"|pieces|characters|delay)\b(?! (?:have|are))", "the maximum …, the minimum …"),
 ))
 
 # Comments and strings of C; comments and strings of the languages of scripts; what is not prose.

@@ -233,7 +233,10 @@ class LintTest(unittest.TestCase):
         self.assert_finds("return whether", "prose")
         self.write("include/aqueduct/thing.h", "/* What the thing is for. */\n")
         self.assert_finds("name the thing", "prose")
-        self.write("include/aqueduct/thing.h", "/* X.\n *\n * What it reads is copied. */\n")
+        self.write("include/aqueduct/thing.h", "/* X. */\n\nint n; /* most small packets */\n")
+        self.assert_finds("thing.h:3: \"most small packets\": the maximum", "prose")
+        self.write("include/aqueduct/thing.h",
+                   "/* X.\n *\n * What it reads is copied. */\n/* Most messages are short. */\n")
         self.assert_clean("prose")
 
     def test_prose_of_documents_and_scripts(self):
@@ -243,6 +246,10 @@ class LintTest(unittest.TestCase):
         self.assert_finds('README.md:3: "makes no sense"', "prose")
         self.write("README.md", "# What it is\n")
         self.assert_finds("name the thing in a heading", "prose")
+        self.write("README.md", "# X\n\n| tool | |\n|---|---|\n| a | b |\n")
+        self.assert_finds('README.md:3: "| | |---": a header', "prose")
+        self.write("README.md", "# X\n\n| | speed |\n|---|---|\n| a | |\n| b | |\n")
+        self.assert_clean("prose")
         self.write("README.md", "# X\n")
         self.write("examples/a.sh", "who | sort\n# If need be.\n")
         self.assert_finds('examples/a.sh:2: "If need be"', "prose")
