@@ -151,7 +151,7 @@ struct dgram_conn {
     size_t queued[DGRAM_LANES];  /* bytes in the queues */
     uint32_t own_ops;            /* operations other than SERVE */
     bool own, busy;              /* counted in struct aqi_dgram */
-    bool proved;                 /* a packet has arrived on it, so the peer has it, too */
+    bool proved;                 /* a packet has arrived on it, so the peer also has it */
     bool accepted;               /* we have sent ACCEPT */
     uint64_t accepted_at;        /* when we last sent it */
     bool agreed;                 /* the path is known not to carry the largest packet */

@@ -547,7 +547,7 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
             if (conn->rx[c].seen.base != hello->numbers[c]) return;
         bool quiet = connect_quiet(dgram, conn);
         if (conn->own || conn->ops != NULL) {
-            peer->state = DGRAM_UP; /* even if we were closing it, too: there is more to send now */
+            peer->state = DGRAM_UP; /* even if we were also closing it: there is more to send now */
             dgram_make_ready(&dgram->env, peer);
         }
         if (!quiet) return;

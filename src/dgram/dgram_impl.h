@@ -22,7 +22,7 @@ struct aqi_dgram {
     bool gathers;              /* hooks.gathers was called since the last progress */
     uint64_t heard;            /* when the last packet of any peer arrived */
     uint64_t nonce;            /* that of the last connection that we began */
-    uint8_t way; /* the way of the latest connection: others are likely to be reached by it, too */
+    uint8_t way; /* the way of the latest connection, by which others are likely to be reachable */
     struct dgram_hotel hotel;
     unsigned conns;
     uint32_t own, busy; /* connections with something of ours outstanding; with anything */
@@ -55,7 +55,7 @@ void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
  * overtake our ACCEPT; 0: no need.
  */
 uint64_t dgram_connect_wait(const struct dgram_conn *conn);
-/* A packet of the connection has arrived: the peer has it, too. */
+/* A packet of the connection has arrived: the peer also has it. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);

@@ -230,7 +230,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
     }
     struct dgram_peer *peer;
     /* The first peer finds the shortest queue at the link and is answered first, so it would be
-     * first the next time, too: rotate. */
+     * first again the next time: rotate. */
     if (dgram->env.ready != NULL && dgram->env.ready->next_ready != NULL)
         dgram_make_ready(&dgram->env, engine_take_ready(dgram));
     for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {

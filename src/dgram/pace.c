@@ -109,7 +109,7 @@ static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
 /*
  * The delay of the path itself can be measured only while its queue is empty, so each flow
  * periodically holds back for some round trips. All flows that share the queue do so together: once
- * one has emptied it, the others measure that, too (as in BBR, 2016). Returns true while draining.
+ * one has emptied it, the others also measure that (as in BBR, 2016). Returns true while draining.
  */
 static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
 {

@@ -8,7 +8,7 @@
  * periodically remeasured with an empty queue; otherwise flows that start late would mistake the
  * queue for part of the path. A single loss means little on a path that loses at random, so the
  * window shrinks by half of the *share* that was lost in a round trip, and grows by a number of
- * packets: flows that overflow a link converge to equal shares, too, and a random loss of 1 % costs
+ * packets: flows that overflow a link also converge to equal shares, and a random loss of 1 % costs
  * little.
  *
  * A receiver that computes leaves packets in its socket. That is not congestion: RTTs are those of

@@ -62,7 +62,7 @@ static const char *lines_replace(struct lines_out *to, const char *line, const c
     return rest;
 }
 
-/* Convert the start time of a line, and its duration so that the end is correct, too. */
+/* Convert the start time of a line, and its duration, so that the end is also correct. */
 static const char *lines_align(struct lines_out *to, const struct aqi_align *align,
                                const char *line, const char *end)
 {

@@ -39,7 +39,7 @@ static struct {
      * For aq_exit_together: this process waits for the end of the job; that end has been announced.
      */
     atomic_bool waiting, told;
-    atomic_bool asked; /* other ranks have asked whether this process ends, too */
+    atomic_bool asked; /* other ranks have asked whether this process also ends */
     atomic_int come;   /* number of ranks that wanted to end when they asked */
 } lib;
 
@@ -586,7 +586,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     aq_init_params params;
     int never = NEVER;
     uint32_t rank;
-    /* Errors in the settings must show the rank, too. */
+    /* Errors in the settings must also show the rank. */
     bool ours = atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank);
     if (ours) aqi_log_identity(rank);
     if (world == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_init: world is NULL");

@@ -91,7 +91,7 @@ static const char *same_version(const struct lib_mark *mark, char text[32])
 
 static_assert(AQI_WIRE_OF_JOB <= sizeof(((struct lib_mark *)NULL)->wires), "each has its place");
 
-/* Development builds of one release may differ, too. */
+/* Development builds of one release may also differ. */
 static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
 {
     char first[32], second[32];

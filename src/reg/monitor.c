@@ -331,7 +331,7 @@ static void *monitor_main(void *arg)
         if (fds[0].revents & POLLIN) monitor_take(monitor);
     }
     monitor_unwatch_all(monitor);
-    /* Done in this thread, since the C library unmaps its stack, which may be watched, too. */
+    /* Done in this thread, since the C library unmaps its stack, which may also be watched. */
     monitor_close_fd(monitor);
     return NULL;
 }

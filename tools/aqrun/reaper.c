@@ -103,7 +103,7 @@ void reaper_restore_signals(void)
 
 static struct rank *reaper_find(pid_t pid)
 {
-    /* A group stays in the table as long as it has processes, so check `running`, too. */
+    /* A group stays in the table as long as it has processes, so also check `running`. */
     for (uint32_t i = 0; i < job.spawned; i++)
         if (job.groups[i] == pid && job.ranks[i].running) return &job.ranks[i];
     return NULL;

@@ -57,7 +57,7 @@ void tree_came(void *arg, uint32_t number)
 
 static void tree_on_line(uint32_t host, int stream, const char *text)
 {
-    static const char self[] = "aqrun: "; /* the prefix of our own lines, too */
+    static const char self[] = "aqrun: "; /* also the prefix of our own lines */
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
     /*
      * An agent that attaches after the end of the job fails, which is neither reported nor a

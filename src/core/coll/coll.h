@@ -173,7 +173,7 @@ struct core_coll {
     } past[COLL_PAST];
     struct coll_early *early; /* messages for operations not started here yet */
     struct coll_shm *shm;     /* NULL: messages only */
-    struct coll_words *words; /* NULL: barriers by messages, too */
+    struct coll_words *words; /* NULL: barriers also use messages */
 };
 
 /* A hash of two words; its upper half is well mixed. */

@@ -130,7 +130,7 @@ bool ports_changes_read(int fd, bool (*concerns)(void *arg, const struct ports_c
         if (len < 0 && errno != ENOBUFS) break;
         if (len < 0) /* some were lost */
             look = true;
-        else if (from.nl_pid == 0) /* other programs can send to it, too */
+        else if (from.nl_pid == 0) /* other programs can also send to it */
             look = look || (header.msg_flags & MSG_TRUNC) != 0 ||
                    changes_concern(bytes, (size_t)len, concerns, arg);
     }

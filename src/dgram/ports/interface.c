@@ -291,7 +291,7 @@ enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
         snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
         name[strcspn(name, ":")] = '\0'; /* without the label of an address */
     }
-    /* One that is down has lost its IPv6 addresses, too. */
+    /* One that is down has also lost its IPv6 addresses. */
     for (const struct ifaddrs *i = all; i != NULL && best == PORTS_INTERFACE_GONE; i = i->ifa_next)
         if ((i->ifa_flags & IFF_UP) == 0 && strcmp(i->ifa_name, name) == 0)
             best = PORTS_INTERFACE_DOWN;

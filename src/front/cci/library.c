@@ -296,7 +296,7 @@ static void library_sleep(void)
     if ((fds[0].revents & POLLIN) != 0)
         (void)aqi_kick_take(aqc.thread_wake);
     else if (grace)
-        library_nap(); /* a program that sleeps on a handle has been woken, too */
+        library_nap(); /* a program that sleeps on a handle has also been woken */
 }
 
 /* Make progress. Returns whether to sleep; if so, with the lock held. */

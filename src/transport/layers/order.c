@@ -167,7 +167,7 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
     struct aqi_spin *lock = &order->receive[stream];
     struct order_in *in = &order->in[stream];
     aqi_spin_lock_if(order->threads, lock);
-    /* If another thread runs the handler of an earlier message, it passes this one on, too. */
+    /* If another thread runs the handler of an earlier message, it also passes this one on. */
     if (AQI_UNLIKELY(number != in->done + 1 || in->running)) {
         bool kept = order_keep(in, number, source, &plain);
         aqi_spin_unlock_if(order->threads, lock);

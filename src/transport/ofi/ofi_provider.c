@@ -142,7 +142,7 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
 /*
  * ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
  * needs more than the size of ours. Over tcp, all peers share 4096 of them; over adapters, each has
- * 128, which is enough for tcp, too, since data without a buffer stays in the socket. It also sizes
+ * 128, which is also enough for tcp, since data without a buffer stays in the socket. It also sizes
  * queues below it for 256 peers, which small adapters and rxe reject. libfabric reads all of these
  * only once, when it is loaded.
  */

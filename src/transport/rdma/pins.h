@@ -89,7 +89,7 @@ struct aqi_pins {
     struct aqi_pins_params params;
     struct aqi_reg *reg;         /* NULL: not open */
     struct aqi_monitor *monitor; /* NULL: nothing is watched */
-    bool keeps;                  /* memory outside the segments is kept, too */
+    bool keeps;                  /* memory outside the segments is also kept */
     struct aqi_pins_segment *segments;
     struct aqi_pool uses;
     uint64_t page;

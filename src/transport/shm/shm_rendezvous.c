@@ -90,7 +90,7 @@ union control {
 
 /*
  * Each message comes with a descriptor of the writer's process if the socket requests that; the
- * holder of the other end can request it, since it may hold ours, too.
+ * holder of the other end can request it, since it may also hold ours.
  */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4

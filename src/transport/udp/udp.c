@@ -309,7 +309,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
-    /* On one host, too: its ranks may be in different network namespaces. */
+    /* Even on one host, whose ranks may be in different network namespaces. */
     if (st == AQ_OK && !udp->own.is_connection && params->size > 1) udp_paths_open(udp);
     if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && aqi_udp_test_port == NULL)
         udp_await_interface(udp);

@@ -364,7 +364,7 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
 }
 
-/* Answer a caller of another version; the first one is reported here, too. */
+/* Answer a caller of another version; the first one is also reported here. */
 static void udp_rendezvous_hear_other(struct aqi_listener *listener,
                                       struct rendezvous_packet *packet, size_t len)
 {
