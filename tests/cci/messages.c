@@ -317,11 +317,18 @@ static void take_slowly(void)
     const double pause = 0.01;
     struct pair pair;
     cci_event_t *event;
-    unsigned taken = 0;
+    uint32_t room, queue, sent = 0, taken = 0;
     pair_open(&pair, CCI_CONN_ATTR_RO);
-    while (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
-        ;
+    CHECK_OK(cci_get_opt(pair.called, CCI_OPT_ENDPT_RECV_BUF_COUNT, &room));
+    CHECK_OK(cci_get_opt(pair.caller, CCI_OPT_ENDPT_SEND_BUF_COUNT, &queue));
     double limit = side_now() + PATIENCE, at = 0;
+    while (sent < room + queue) {
+        CHECK(side_now() < limit);
+        if (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
+            sent++;
+        else
+            CHECK_STATUS(cci_get_event(pair.caller, &event), CCI_EAGAIN);
+    }
     while (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_ENOBUFS) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
@@ -330,8 +337,13 @@ static void take_slowly(void)
         CHECK(++taken < 10000);
         at = side_now() + pause;
     }
-    for (int got = 0; got < FLOOD && cci_get_event(pair.called, &event) == CCI_SUCCESS; got++)
+    for (double until = side_now() + PATIENCE; taken < sent + 1;) {
+        CHECK(side_now() < until);
+        (void)cci_get_event(pair.caller, &event);
+        if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
         CHECK_OK(cci_return_event(event));
+        taken++;
+    }
     pair_close(&pair);
 }
 
