@@ -78,14 +78,17 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
     return cq_readfrom(fid, buf, count, NULL);
 }
 
-/* Without a buffer of the caller, the data stay valid until the next error is read. */
+/*
+ * Without a buffer of the caller, the data stay valid until the next error is read. Many programs
+ * leave the entry uninitialized: write to its buffer only if there is data.
+ */
 static void cq_give_data(struct afi_cq *cq, struct afi_cq_error *error, void *buf, size_t room)
 {
     struct fi_cq_err_entry *entry = &error->entry;
-    if (room != 0) {
+    if (buf != NULL && room != 0) {
         entry->err_data = buf;
         entry->err_data_size = aqi_min(entry->err_data_size, room);
-        memcpy(buf, &error->data, entry->err_data_size);
+        if (entry->err_data_size != 0) memcpy(buf, &error->data, entry->err_data_size);
     } else if (entry->err_data_size != 0) {
         cq->data = error->data;
         entry->err_data = &cq->data;
