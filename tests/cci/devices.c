@@ -83,6 +83,48 @@ static void malformed_numbers(void)
     CHECK_OK(cci_finalize());
 }
 
+/* Sections that cannot be used are reported, but for those of CCI's other transports. */
+static void unusable_sections(void)
+{
+    static const char *const names[] = {"a", "g", "h", "i", NULL};
+    struct capture capture;
+    side_configure("\xef\xbb\xbf[a]\ntransport = sm\n[b]\ntransport = sm\ntransport = sm\n[c]\n"
+                   "[d]\ntransport = socks\n[e]\ntransport = verbs\n[g]\ntransport = sock\n"
+                   "[h]\ntransport = sock\ninterface = nosuch\n"
+                   "[i]\ntransport = tcp\nip = 192.0.2.77\n");
+    capture_begin(&capture);
+    cci_device_t *const *devices = begin();
+    const char *said = capture_end(&capture);
+    CHECK(strstr(said, "device b is skipped: it has more than one transport") != NULL);
+    CHECK(strstr(said, "device c is skipped: it has no transport") != NULL);
+    CHECK(strstr(said, "device d is skipped: its transport is none of sm, sock and tcp") != NULL);
+    CHECK(strstr(said, "device e") == NULL);
+    CHECK(strstr(said, "device g is down: it has neither ip nor interface") != NULL);
+    CHECK(strstr(said, "device h is down: no interface nosuch has an IPv4 address") != NULL);
+    CHECK(strstr(said, "device i is down: no interface has the address 192.0.2.77") != NULL);
+    check_names(devices, names);
+    CHECK_OK(cci_finalize());
+}
+
+/* Sections and keys beyond the limits are reported. */
+static void too_many(void)
+{
+    struct capture capture;
+    char text[4096] = "[a]\ntransport = sm\n";
+    for (unsigned i = 0; i < 32; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "k%u = 1\n", i);
+    for (unsigned i = 1; i < 33; i++)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "[d%u]\ntransport = sm\n", i);
+    side_configure(text);
+    capture_begin(&capture);
+    cci_device_t *const *devices = begin();
+    const char *said = capture_end(&capture);
+    CHECK(strstr(said, "device a: k31 is ignored: there are 32 keys already") != NULL);
+    CHECK(strstr(said, "device d32 is skipped: there are 32 devices already") != NULL);
+    CHECK(devices[31] != NULL && devices[32] == NULL);
+    CHECK_OK(cci_finalize());
+}
+
 /* Errors name URIs as programs do. */
 static void at(cci_device_t *device, const char *service, const char *wrong, const char *other)
 {
@@ -255,6 +297,8 @@ int main(void)
     texts();
     of_a_file();
     malformed_numbers();
+    unusable_sections();
+    too_many();
     at_a_service();
     without_a_file();
     long_lines();

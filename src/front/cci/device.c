@@ -160,13 +160,14 @@ static bool device_find_interface(struct aqc_device *device, const char *interfa
 static bool device_find(struct aqc_device *device)
 {
     const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
-    return (ip != NULL || interface != NULL) && device_find_interface(device, interface, ip);
+    bool found = (ip != NULL || interface != NULL) && device_find_interface(device, interface, ip);
+    if (!found) device->pub.up = 0;
+    return found;
 }
 
 void aqc_device_look(struct aqc_device *device)
 {
-    if (device->kind == AQC_SM) return;
-    if (!device_find(device)) device->pub.up = 0;
+    if (device->kind != AQC_SM) (void)device_find(device);
 }
 
 void aqc_device_set_up(const struct aqc_device *device, bool up)
@@ -181,18 +182,38 @@ void aqc_device_set_up(const struct aqc_device *device, bool up)
 
 /* --- devices of the configuration file ------------------------------------------------------- */
 
-/* Fill in the device from its keys. Returns false if it is not supported. */
-static bool device_finish(struct aqc_device *device)
+static bool device_skip(const struct aqc_device *device, const char *why)
 {
+    aqi_log(AQI_LOG_WARN, "cci", "CCI_CONFIG: device %s is skipped: %s", device->pub.name, why);
+    return false;
+}
+
+/* Set the kind of the device. Returns false if it is not supported. */
+static bool device_choose_kind(struct aqc_device *device)
+{
+    static const char *const elsewhere[] = {"verbs", "gni",
+                                            "eth"}; /* CCI's own library has these */
     const char *transport = device_get(device, "transport");
-    for (unsigned i = 0; transport != NULL && i < AQC_KINDS; i++)
-        if (strcmp(transport, device_kinds[i].name) == 0) device->kind = (enum aqc_kind)i;
-    if (device->kind == AQC_KINDS || !device_may_use(transport)) return false;
     unsigned transports = 0;
     for (unsigned i = 0; i < device->count; i++)
         transports += strncmp(device->arguments[i], "transport=", 10) == 0;
-    if (transports != 1) return false;
-    device->pub.transport = strdup(transport);
+    if (transports != 1)
+        return device_skip(device, transports == 0 ? "it has no transport"
+                                                   : "it has more than one transport");
+    for (unsigned i = 0; i < AQC_KINDS; i++)
+        if (strcmp(transport, device_kinds[i].name) == 0) device->kind = (enum aqc_kind)i;
+    for (unsigned i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+        if (strcmp(transport, elsewhere[i]) == 0) return false;
+    if (device->kind == AQC_KINDS)
+        return device_skip(device, "its transport is none of sm, sock and tcp");
+    return device_may_use(transport);
+}
+
+/* Fill in the device from its keys. Returns false if it is not supported. */
+static bool device_finish(struct aqc_device *device)
+{
+    if (!device_choose_kind(device)) return false;
+    device->pub.transport = strdup(device_kinds[device->kind].name);
     if (device->pub.transport == NULL) return false;
     unsigned long priority = device_number(device, "priority", 100, 101);
     device->priority = priority <= 100 ? (int)priority : device_kinds[device->kind].priority;
@@ -209,7 +230,7 @@ static bool device_finish(struct aqc_device *device)
         unsigned long mtu = device_number(device, "mtu", UINT32_MAX, AQC_MESSAGE + DEVICE_HEADERS);
         most = mtu > DEVICE_HEADERS ? mtu - DEVICE_HEADERS : 0;
         device->port = (uint16_t)device_number(device, "port", UINT16_MAX, 0);
-        if (!device_find(device)) device->pub.up = 0;
+        (void)device_find(device);
     }
     device->pub.max_send_size =
         (uint32_t)aqi_max(aqi_min(most, (unsigned long)AQC_MESSAGE), DEVICE_LEAST);
@@ -218,12 +239,37 @@ static bool device_finish(struct aqc_device *device)
 
 static bool device_add(struct aqc_device *device)
 {
-    if (device == NULL || aqc.device_count == DEVICE_MAX || !device_finish(device)) {
-        device_free(device);
-        return false;
+    if (device == NULL) return false;
+    if (aqc.device_count == DEVICE_MAX)
+        (void)device_skip(device, "there are 32 devices already");
+    else if (device_finish(device)) {
+        aqc.devices[aqc.device_count++] = device;
+        return true;
     }
-    aqc.devices[aqc.device_count++] = device;
-    return true;
+    device_free(device);
+    return false;
+}
+
+/* A device that is down stays in the list, as its interface may come up later: report why. */
+static void device_report_down(const struct aqc_device *device)
+{
+    const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
+    char why[DEVICE_LINE];
+    if (device->address[0] != '\0')
+        snprintf(why, sizeof(why), "its interface is down");
+    else if (ip != NULL)
+        snprintf(why, sizeof(why), "no interface has the address %s", ip);
+    else if (interface != NULL)
+        snprintf(why, sizeof(why), "no interface %s has an IPv4 address", interface);
+    else
+        snprintf(why, sizeof(why), "it has neither ip nor interface");
+    aqi_log(AQI_LOG_WARN, "cci", "CCI_CONFIG: device %s is down: %s", device->pub.name, why);
+}
+
+/* A section of the file ends. */
+static void device_end(struct aqc_device *device)
+{
+    if (device_add(device) && !device->pub.up) device_report_down(device);
 }
 
 static char *device_trim(char *text)
@@ -244,7 +290,10 @@ static void device_read_key(struct aqc_device *device, char *line)
     char *value = device_trim(equals + 1);
     value[strcspn(value, " \t")] = '\0';
     char *key = device_trim(line);
-    if (*key != '\0') (void)device_note(device, key, value);
+    if (*key != '\0' && !device_note(device, key, value))
+        aqi_log(AQI_LOG_WARN, "cci",
+                "CCI_CONFIG: device %s: %s is ignored: there are %d keys already", device->pub.name,
+                key, DEVICE_KEYS);
 }
 
 static aq_status device_unreadable(const char *path, int err)
@@ -269,18 +318,20 @@ static aq_status device_read_file(const char *path)
     while (fgets(line, sizeof(line), file) != NULL) {
         if (strchr(line, '\n') == NULL) device_skip_line(file);
         line[strcspn(line, "#\n")] = '\0';
-        char *text = device_trim(line), *end = strchr(text, ']');
+        /* some editors put a byte order mark at the beginning of a file */
+        char *text = device_trim(line + (strncmp(line, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
+        char *end = strchr(text, ']');
         if (*text != '[' || end == NULL) {
             device_read_key(device, text);
             continue;
         }
         *end = '\0';
-        (void)device_add(device);
+        device_end(device);
         device = device_new(text + 1);
     }
     int err = ferror(file) != 0 ? errno : 0;
     fclose(file);
-    (void)device_add(device);
+    device_end(device);
     return err == 0 ? AQ_OK : device_unreadable(path, err);
 }
 
