@@ -125,6 +125,29 @@ static void too_many(void)
     CHECK_OK(cci_finalize());
 }
 
+/* Numbers that another endpoint has are passed over silently. */
+static void numbers_in_use(void)
+{
+    enum { MANY = 12 };
+    struct capture capture;
+    cci_endpoint_t *endpoints[MANY + 1];
+    char text[256];
+    snprintf(text, sizeof(text),
+             "[a]\ntransport = sm\npid = %d\nid = 5\n[b]\ntransport = sm\npid = %d\nid = 5\n",
+             (int)getpid(), (int)getpid());
+    side_configure(text);
+    cci_device_t *const *devices = begin();
+    capture_begin(&capture);
+    for (unsigned i = 0; i <= MANY; i++)
+        CHECK_OK(cci_create_endpoint(devices[i / MANY], 0, &endpoints[i], NULL));
+    CHECK(capture_end(&capture)[0] == '\0');
+    char *uri = side_uri(endpoints[MANY]);
+    snprintf(text, sizeof(text), "%d/%d", (int)getpid(), 5 + MANY);
+    CHECK(strstr(uri, text) != NULL);
+    free(uri);
+    CHECK_OK(cci_finalize());
+}
+
 /* Errors name URIs as programs do. */
 static void at(cci_device_t *device, const char *service, const char *wrong, const char *other)
 {
@@ -299,6 +322,7 @@ int main(void)
     malformed_numbers();
     unusable_sections();
     too_many();
+    numbers_in_use();
     at_a_service();
     without_a_file();
     long_lines();

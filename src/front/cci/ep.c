@@ -1,6 +1,8 @@
 /* cci: endpoints and their events. */
 #include "front/cci/impl.h"
 
+#include "base/fail.h"
+#include "base/log.h"
 #include "lib/alone.h"
 
 #include <stdlib.h>
@@ -9,7 +11,8 @@
 
 enum {
     EP_TAKES = 8, /* events returned between two rounds of progress */
-    EP_TRIES = 8
+    EP_TRIES = 8,
+    EP_NUMBERS = 1000 /* tried for an endpoint: programs may share "pid" and "id" of a device */
 };
 
 /* --- the handle on which a program sleeps ----------------------------------------------------- */
@@ -90,13 +93,16 @@ static int ep_listen(struct aqc_ep *ep, const char *service)
     struct aqc_device *device = ep->device;
     unsigned flags = device->anyone ? AQ_LISTEN_ANYBODY : 0;
     aq_status st = AQ_ESTATE;
-    for (unsigned i = 0; st == AQ_ESTATE && i < EP_TRIES; i++) {
+    for (unsigned i = 0; st == AQ_ESTATE && i < EP_NUMBERS; i++) {
         int status = aqc_device_uri(device, service, uri, sizeof(uri));
         if (status != CCI_SUCCESS) return status;
         if (!aqc_uri_inside(device->kind, uri, inside, sizeof(inside))) return CCI_EINVAL;
+        aqi_fail_defer(true);
         st = aq_listen(inside, flags, ep, &ep->listener);
+        aqi_fail_defer(false);
         if (service != NULL || device->port != 0) break;
     }
+    if (st != AQ_OK) aqi_log(AQI_LOG_ERROR, "cci", "%s", aq_error_message());
     if (st == AQ_ESTATE) return CCI_EBUSY;
     if (st != AQ_OK) return (int)aqc_status(st);
     aqc_uri_outside(device->kind, aq_listener_uri(ep->listener), ep->uri, sizeof(ep->uri));
