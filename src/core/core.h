@@ -39,7 +39,7 @@ struct aqi_core_params {
     uint32_t cores;            /* shared by the local ranks */
     uint32_t host;             /* which of the job's hosts this is */
     bool survive;              /* the job continues when a peer dies */
-    uint64_t start_timeout_ns; /* time limit for reaching the peers */
+    uint64_t start_timeout_ns; /* time limit for reaching the peers; 0: none */
     uint8_t key[16];
 };
 

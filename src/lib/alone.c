@@ -44,8 +44,7 @@ static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
                                      .create_call = "aq_ep_create",
                                      .size = 1,
                                      .local_size = 1,
-                                     .cores = 1,
-                                     .start_timeout_ns = ALONE_PATIENCE_NS};
+                                     .cores = 1};
     params.boot.alert = alone_alert;
     params.boot.fatal = alone_fatal;
     memcpy(params.key, boot->info.key, sizeof(params.key));
