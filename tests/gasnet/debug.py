@@ -15,10 +15,8 @@ PAGE = 4096
 
 
 def pages(part):
-    """Returns the bytes for each of two processes, in whole pages, if together they get this share
-    of the host's memory."""
-    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // PAGE * PAGE
-    return int(part * 2 * half) // PAGE * PAGE
+    """Returns the bytes of this share of the host's memory, in whole pages."""
+    return int(part * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // PAGE * PAGE
 
 
 # The kind of failure, settings, the exit code (None: not 0), texts that must occur, and texts that
