@@ -31,8 +31,8 @@ struct aqi_core_params {
     aq_thread_mode thread_mode;
     bool turns; /* AQ_THREAD_SERIALIZED: other threads may call while a thread sleeps on aq_wait_fd
                  */
-    bool brisk; /* the caller's work between two polls takes longer than a pause: do not add one
-                 */
+    bool brisk; /* empty polls just return: the caller's work between two polls takes longer than a
+                   pause, and it yields itself, after it has released its lock */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;

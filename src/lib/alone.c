@@ -1,6 +1,7 @@
 /* The library without a job: opened like a job of one process; reports nothing to a launcher. */
 #include "lib/alone.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "core/core.h"
@@ -10,13 +11,14 @@
 #include "transport/transport.h"
 
 #include <aqueduct/aqueduct.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ALONE_PATIENCE_NS UINT64_C(86400000000000)
 #define ALONE_SILENCE_NS  UINT64_C(120000000000)
 
-enum { ALONE_CONNECTIONS = 4096, ALONE_DATA = 2048 };
+enum { ALONE_CONNECTIONS = 4096, ALONE_DATA = 2048, ALONE_SPINS_MIN = 16, ALONE_SPINS = 512 };
 
 static struct aqi_boot *alone_boot;
 
@@ -104,6 +106,26 @@ uint64_t lib_alone_patience(uint64_t ns)
     uint64_t last = aqi_core_config.conn_timeout_ns;
     aqi_core_config.conn_timeout_ns = ns;
     return last;
+}
+
+_Atomic unsigned lib_alone_spins = ALONE_SPINS;
+
+/*
+ * If the core was away for a short time, another process of the program, or another thread, shares
+ * it: yield sooner. For longer, it was a program that computes: yields cost a time slice then.
+ */
+void lib_alone_yield_now(void)
+{
+    enum { UNUSED_NS = 2000, SLICE_NS = 300000 };
+    unsigned spins = atomic_load_explicit(&lib_alone_spins, memory_order_relaxed);
+    uint64_t before = aqi_now_ns();
+    (void)sched_yield();
+    uint64_t away = aqi_now_ns() - before;
+    if (away > UNUSED_NS && away < SLICE_NS)
+        spins = spins / 2 >= ALONE_SPINS_MIN ? spins / 2 : ALONE_SPINS_MIN;
+    else
+        spins = spins * 2 <= ALONE_SPINS ? spins * 2 : ALONE_SPINS;
+    atomic_store_explicit(&lib_alone_spins, spins, memory_order_relaxed);
 }
 
 bool lib_alone_may_use(const char *transport)

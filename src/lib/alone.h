@@ -8,7 +8,6 @@
 #include "base/base.h"
 
 #include <aqueduct/job.h>
-#include <sched.h>
 
 /*
  * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). `front`
@@ -28,10 +27,14 @@ uint64_t lib_alone_patience(uint64_t ns);
  * To be called, without locks, after each poll of a program that found nothing; `polls` of them in
  * a row. Lets other processes run if there are more of them than cores, which is not known here.
  */
+extern _Atomic unsigned lib_alone_spins; /* polls before the first yield */
+void lib_alone_yield_now(void);
 static inline void lib_alone_yield(unsigned polls)
 {
-    enum { PATIENT = 512, EVERY = 16 };
-    if (AQI_UNLIKELY(polls >= PATIENT && polls % EVERY == 0)) (void)sched_yield();
+    enum { EVERY = 16 };
+    if (AQI_UNLIKELY(polls % EVERY == 0) &&
+        polls >= atomic_load_explicit(&lib_alone_spins, memory_order_relaxed) && polls != 0)
+        lib_alone_yield_now();
 }
 
 /* Whether AQ_TRANSPORTS allows this transport. */

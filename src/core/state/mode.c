@@ -30,7 +30,7 @@ void core_mode_crowd(unsigned threads)
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
     core.spins = core.spin_rounds;
     core.awake_ns = crowded || mode != AQ_WAIT_AUTO ? 0 : aqi_core_config.awake_ns;
-    core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : core.params.brisk ? 0 : POLLS_PAUSED;
+    core.calm_polls = core.params.brisk ? 0 : core.spin_rounds == 0 ? UINT_MAX : POLLS_PAUSED;
 }
 
 const struct aqi_setting *core_setting(const char *name)
