@@ -163,7 +163,7 @@ static struct hub_agreement *agree_begin_all(struct aqi_hub *hub, const struct h
     return begun;
 }
 
-void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
+void agree_ask(struct aqi_hub *hub, const struct hub_note *note)
 {
     size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
     if (note->len != 2 * bytes) return;
@@ -173,12 +173,12 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
     if (memcmp(found->members, note->data, bytes) != 0) {
         aqi_hub_say(hub,
                     "agent %u requested an agreement among different members than the other agents",
-                    agent);
+                    note->by);
         return;
     }
     if (note->status < found->status) found->status = (aq_status)note->status;
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
-        if (came[i / 8] == 0 || !hub_set_has(came, i) || hub_agent_of(hub, i) != agent ||
+        if (came[i / 8] == 0 || !hub_set_has(came, i) || hub_agent_of(hub, i) != note->by ||
             !hub_set_has(found->members, i) || hub_set_has(found->came, i))
             continue;
         hub_set_add(found->came, i);

@@ -189,7 +189,7 @@ static void collective_mismatch(struct aqi_hub *hub, uint32_t rank, const struct
                     collective_caller(hub), by, first, rank, other, call->seq);
 }
 
-void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
+void collective_part(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_call *call = &hub->root->call;
     struct collective_parts parts;
@@ -197,7 +197,7 @@ void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note 
     for (uint32_t i = 0; i < note->count; i++) {
         uint32_t rank;
         memcpy(&rank, parts.ranks + i * sizeof(rank), sizeof(rank));
-        if (rank >= hub->params.ranks || hub_agent_of(hub, rank) != agent ||
+        if (rank >= hub->params.ranks || hub_agent_of(hub, rank) != note->by ||
             hub->root->ranks[rank].whole)
             return;
         if (!call->going_on) collective_begin(hub, rank, note, &parts);

@@ -487,9 +487,10 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     if (frame->number != agent->facts + 1) return AQ_OK;
     if (!hub_note_decode(frame->data, frame->len, &note) || !HUB_IS_FACT(note.type))
         return AQ_EPROTO;
+    note.by = frame->agent;
     agent->facts++;
     agent->bytes += frame->len;
-    root_fact(hub, frame->agent, &note);
+    root_fact(hub, &note);
     root_had_fact(hub);
     flow_got(hub, frame->agent, false);
     return AQ_OK;

@@ -139,7 +139,7 @@ void hub_pump(struct aqi_hub *hub)
             if (facts->first == NULL) facts->last = &facts->first;
             if (hub_note_decode(item->parcel->bytes + HUB_FRAME_HEAD,
                                 item->parcel->len - HUB_FRAME_HEAD, &note))
-                root_fact(hub, 0, &note);
+                root_fact(hub, &note);
             aqi_parcel_release(item->parcel);
             free(item);
         }

@@ -254,7 +254,7 @@ uint64_t closing_tick(struct aqi_hub *hub);
 /* root.c */
 aq_status root_open(struct aqi_hub *hub);
 void root_close(struct aqi_hub *hub);
-void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
+void root_fact(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t root_tick(struct aqi_hub *hub);
 /* Record a fact of another agent, to be acknowledged. */
 void root_had_fact(struct aqi_hub *hub);
@@ -266,7 +266,7 @@ void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t ra
                 const char *why);
 
 /* collective.c */
-void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
+void collective_part(struct aqi_hub *hub, const struct hub_note *note);
 /* Whether `why` is the cause of the last failed call, which has already been reported. */
 bool collective_said(const struct aqi_hub *hub, const char *why);
 /* Check whether the current call can still complete, after a rank left or ended. */
@@ -274,7 +274,7 @@ void collective_check(struct aqi_hub *hub);
 uint64_t collective_tick(struct aqi_hub *hub);
 
 /* agree.c */
-void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
+void agree_ask(struct aqi_hub *hub, const struct hub_note *note);
 /* A rank has died or left: stop waiting for it. */
 void agree_gone(struct aqi_hub *hub, uint32_t rank);
 

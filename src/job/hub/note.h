@@ -42,6 +42,7 @@ enum hub_end_flags { HUB_END_SIGNALED = 1, HUB_END_TERMINATED = 2 };
 
 struct hub_note {
     uint16_t type;
+    uint32_t by; /* at the root, of a fact: the agent that reported it; not encoded */
     uint32_t rank;
     uint32_t count;
     uint32_t seq;

@@ -88,7 +88,7 @@ static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t w
     agent->broken = NULL;
 }
 
-static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_here(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_root *root = hub->root;
     if (note->rank == 0 || note->rank >= hub->params.agents) return;
@@ -98,7 +98,7 @@ static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note
     root->here += !agent->here;
     root->open += !agent->here && !agent->closed;
     agent->here = true;
-    agent->at = by;
+    agent->at = note->by;
     agent->epoch = note->seq;
     root_orphan(hub, agent, 0);
     aqi_hub_tell(hub, "host %s has joined", hub_host(hub, note->rank));
@@ -146,11 +146,10 @@ static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *w
                  (double)hub->params.host_timeout_ns / 1e9, why);
 }
 
-static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_host_lost(struct aqi_hub *hub, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
-    (void)by;
-    /* The agent may have attached elsewhere before `by` could report the loss. */
+    /* The agent may have attached elsewhere before its parent could report the loss. */
     if (note->rank >= hub->params.agents || hub->root->agents[note->rank].epoch > note->seq) return;
     if (hub->root->end.over) return;
     if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
@@ -161,54 +160,49 @@ static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub
         root_agent_lost(hub, note->rank, why);
 }
 
-static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_closed(struct aqi_hub *hub, const struct hub_note *note)
 {
-    struct hub_agent *agent = &hub->root->agents[by];
-    (void)note;
+    struct hub_agent *agent = &hub->root->agents[note->by];
     hub->root->open -= agent->here && !agent->closed;
     agent->closed = true;
 }
 
-static void root_on_failed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_failed(struct aqi_hub *hub, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
     /* It has not attached to the agent that started it, but has reached the root in another way. */
     if (note->rank < hub->params.agents && hub->root->agents[note->rank].epoch != 0) return;
     hub_note_text(note, why);
-    if (by == 0 || hub->params.hosts == NULL)
+    if (note->by == 0 || hub->params.hosts == NULL)
         end_job(hub, note->code, AQI_NO_RANK, "%s", why);
     else
-        end_job(hub, note->code, AQI_NO_RANK, "host %.60s: %s", hub_host(hub, by), why);
+        end_job(hub, note->code, AQI_NO_RANK, "host %.60s: %s", hub_host(hub, note->by), why);
 }
 
-static void root_on_say(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_say(struct aqi_hub *hub, const struct hub_note *note)
 {
     char text[AQI_CONTROL_TEXT + 1];
-    (void)by;
     hub_note_text(note, text);
     hub->params.hooks.say(hub->params.arg, note->code != 0, text);
 }
 
-static void root_on_output(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_output(struct aqi_hub *hub, const struct hub_note *note)
 {
-    (void)by;
     if (note->event >= AQI_STREAMS) return;
     hub->params.hooks.output(hub->params.arg, note->rank, note->event, note->data, note->len);
 }
 
 /* --- facts about ranks ---------------------------------------------------------------------- */
 
-static void root_on_took(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_took(struct aqi_hub *hub, const struct hub_note *note)
 {
     size_t *waiting = &hub->root->input_waiting;
-    (void)by;
     *waiting -= aqi_min(*waiting, note->bytes);
 }
 
-static void root_on_started(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_started(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_rank *rank = &hub->root->ranks[note->rank];
-    (void)by;
     if (rank->state != AQI_RANK_WAITING) return;
     rank->state = AQI_RANK_STARTED;
     rank->pid = note->pid;
@@ -217,10 +211,9 @@ static void root_on_started(struct aqi_hub *hub, uint32_t by, const struct hub_n
     hub->root->started++;
 }
 
-static void root_on_joined(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_joined(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_rank *rank = &hub->root->ranks[note->rank];
-    (void)by;
     if (rank->state != AQI_RANK_STARTED) return;
     rank->state = AQI_RANK_JOINED;
     rank->joined_pid = note->pid;
@@ -236,12 +229,11 @@ static void root_on_bye(struct aqi_hub *hub, uint32_t rank)
     root_absent(hub, rank, AQI_RANK_LEFT);
 }
 
-static void root_on_said(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_said(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_root *root = hub->root;
     struct hub_rank *rank = &root->ranks[note->rank];
     char why[AQI_CONTROL_TEXT + 1];
-    (void)by;
     if (rank->state != AQI_RANK_JOINED) return;
     switch (note->event) {
     case AQI_CONTROL_READY:
@@ -276,26 +268,24 @@ void root_stopped(struct aqi_hub *hub, struct hub_rank *rank)
     hub->root->willing -= rank->ending;
 }
 
-static void root_on_ended(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_ended(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_rank *rank = &hub->root->ranks[note->rank];
-    (void)by;
     if (!rank->running) return;
     root_stopped(hub, rank);
     end_judge(hub, note);
 }
 
-static void root_on_unexplained(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+static void root_on_unexplained(struct aqi_hub *hub, const struct hub_note *note)
 {
     char text[AQI_CONTROL_TEXT + 1];
-    (void)by;
     hub_note_text(note, text);
     end_died(hub, note->rank, AQI_EXIT_FAILED, text);
 }
 
 static const struct {
     bool of_rank; /* whether `rank` must be one of the agent's */
-    void (*take)(struct aqi_hub *hub, uint32_t by, const struct hub_note *note);
+    void (*take)(struct aqi_hub *hub, const struct hub_note *note);
 } root_takes[HUB_NOTES] = {
     [HUB_HERE] = {false, root_on_here},
     [HUB_HOST_LOST] = {false, root_on_host_lost},
@@ -313,13 +303,13 @@ static const struct {
     [HUB_OUTPUT] = {true, root_on_output},
 };
 
-void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
+void root_fact(struct aqi_hub *hub, const struct hub_note *note)
 {
     if (root_takes[note->type].take == NULL) return;
     if (root_takes[note->type].of_rank &&
-        (note->rank >= hub->params.ranks || hub_agent_of(hub, note->rank) != agent))
+        (note->rank >= hub->params.ranks || hub_agent_of(hub, note->rank) != note->by))
         return;
-    root_takes[note->type].take(hub, agent, note);
+    root_takes[note->type].take(hub, note);
 }
 
 /* --- time ----------------------------------------------------------------------------------- */
