@@ -68,14 +68,13 @@ static void link_call_fail_errno(struct link_try *try, int error)
          "no route: the host is down or on another network, or a firewall rejects it "
          "(AQ_CONTROL_PORTS)"},
         {ENETUNREACH, AQ_EPEER, "no route to that network"},
-        {ETIMEDOUT, AQ_ETIMEOUT, NULL},
         {EACCES, AQ_EACCESS, "this host's firewall or policy forbids it"},
         {EPERM, AQ_EACCESS, "this host's firewall or policy forbids it"},
         {EMFILE, AQ_ELIMIT, "no file descriptor available: raise ulimit -n"},
         {ENFILE, AQ_ELIMIT, "no file descriptor available on this host"},
     };
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
-        if (rows[i].error == error && rows[i].why != NULL) {
+        if (rows[i].error == error) {
             link_call_fail(try, rows[i].status, rows[i].why);
             return;
         }
