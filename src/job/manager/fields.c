@@ -3,14 +3,23 @@
 
 #include <string.h>
 
-bool manager_number(const char *text, uint32_t most, uint32_t *number)
+bool manager_number_before(const char **at, char end, uint32_t *number)
 {
     uint64_t value = 0;
     size_t digits = 0;
-    for (; text[digits] >= '0' && text[digits] <= '9' && digits < 10; digits++)
-        value = value * 10 + (uint64_t)(text[digits] - '0');
-    if (digits == 0 || text[digits] != '\0' || value > most) return false;
+    for (; **at >= '0' && **at <= '9' && digits < 10; digits++, (*at)++)
+        value = value * 10 + (uint64_t)(**at - '0');
+    if (digits == 0 || value > UINT32_MAX || **at != end) return false;
+    ++*at;
     *number = (uint32_t)value;
+    return true;
+}
+
+bool manager_number(const char *text, uint32_t most, uint32_t *number)
+{
+    uint32_t value;
+    if (!manager_number_before(&text, '\0', &value) || value > most) return false;
+    *number = value;
     return true;
 }
 

@@ -14,25 +14,13 @@ struct hosts_block {
     uint32_t first, nodes, ranks;
 };
 
-/* Parse a number and the character that must follow it. */
-static bool hosts_number(const char **at, char after, uint32_t *number)
-{
-    uint64_t value = 0;
-    size_t digits = 0;
-    for (; **at >= '0' && **at <= '9' && digits < 10; digits++, (*at)++)
-        value = value * 10 + (uint64_t)(**at - '0');
-    if (digits == 0 || value > UINT32_MAX || **at != after) return false;
-    ++*at;
-    *number = (uint32_t)value;
-    return true;
-}
-
 static bool hosts_block(const char **at, struct hosts_block *block)
 {
     if (**at != '(') return false;
     ++*at;
-    return hosts_number(at, ',', &block->first) && hosts_number(at, ',', &block->nodes) &&
-           hosts_number(at, ')', &block->ranks) && block->nodes != 0 && block->ranks != 0;
+    return manager_number_before(at, ',', &block->first) &&
+           manager_number_before(at, ',', &block->nodes) &&
+           manager_number_before(at, ')', &block->ranks) && block->nodes != 0 && block->ranks != 0;
 }
 
 /* Assign the next ranks to nodes according to a block. */

@@ -79,6 +79,8 @@ const char *manager_field(const struct manager_fields *fields, const char *name)
 /* The same for a number of at most `most`. Returns false if there is none. */
 bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
                           uint32_t *number);
+/* Parse a decimal number followed by `end`; `*at` is set to the text after both. */
+bool manager_number_before(const char **at, char end, uint32_t *number);
 /* Parse a decimal number of at most `most`, and nothing else. */
 bool manager_number(const char *text, uint32_t most, uint32_t *number);
 /* Whether it can be part of a message unchanged: printable, without blanks, ';' and '='. */
