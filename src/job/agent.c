@@ -238,14 +238,23 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
         aqi_hub_unreachable(agent.hub, number, status == AQ_EREFUSED, why);
 }
 
-/* Assemble a whole frame for the hub from earlier pieces and this one. */
-static aq_status agent_gather(struct agent_peer *peer, const uint8_t *bytes, size_t len)
+/* Pass a frame to the hub once its last piece has arrived. */
+static aq_status agent_on_piece(struct agent_peer *peer, bool last, const uint8_t *bytes,
+                                size_t len)
 {
+    if (last && peer->got == 0) return aqi_hub_frame(agent.hub, peer->number, bytes, len);
     if (peer->got + len > AGENT_FRAME_MAX) return AQ_EPROTO;
     if (!aqi_array_reserve(&peer->pieces, &peer->room, peer->got + len, 1)) return AQ_ENOMEM;
     memcpy(peer->pieces + peer->got, bytes, len);
     peer->got += len;
-    return AQ_OK;
+    if (!last) return AQ_OK;
+    size_t got = peer->got;
+    uint8_t *pieces = peer->pieces;
+    peer->pieces = NULL; /* the hub may close the link */
+    peer->got = peer->room = 0;
+    aq_status status = aqi_hub_frame(agent.hub, peer->number, pieces, got);
+    free(pieces);
+    return status;
 }
 
 static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t len)
@@ -253,23 +262,12 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
     uint32_t number = peer->number;
-    bool clock = len > 0 && bytes[0] == AGENT_CLOCK;
-    aq_status status = clock                               ? agent_on_clock(peer, bytes, len)
-                       : len > 0 && bytes[0] <= AGENT_MORE ? AQ_OK
-                                                           : AQ_EPROTO;
-    bool whole = status == AQ_OK && bytes[0] == AGENT_LAST && peer->got == 0;
+    aq_status status = AQ_EPROTO;
     agent_tell();
-    if (status == AQ_OK && !whole && !clock) status = agent_gather(peer, bytes + 1, len - 1);
-    if (whole) {
-        status = aqi_hub_frame(agent.hub, number, bytes + 1, len - 1);
-    } else if (status == AQ_OK && bytes[0] == AGENT_LAST) {
-        size_t got = peer->got;
-        uint8_t *pieces = peer->pieces;
-        peer->pieces = NULL; /* the hub may close the link */
-        peer->got = peer->room = 0;
-        status = aqi_hub_frame(agent.hub, number, pieces, got);
-        free(pieces);
-    }
+    if (len > 0 && bytes[0] == AGENT_CLOCK)
+        status = agent_on_clock(peer, bytes, len);
+    else if (len > 0 && bytes[0] <= AGENT_MORE)
+        status = agent_on_piece(peer, bytes[0] == AGENT_LAST, bytes + 1, len - 1);
     if (status == AQ_OK || aqi_link_owner(link) != peer) return;
     agent_detach(NULL, number);
     aqi_hub_link_lost(agent.hub, number, true, "it sent a malformed message");
