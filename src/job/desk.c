@@ -40,7 +40,7 @@ struct desk_seat {
     struct aqi_source life; /* pidfd of the process that sent HELLO, unless it is the forked one */
     struct desk_outgoing *first, **last;
     pid_t pid; /* the process that was forked */
-    bool garbage_said;
+    bool garbage_reported;
     bool ended; /* a process that was not forked here has ended */
 };
 
@@ -193,16 +193,21 @@ void aqi_desk_to_rank(void *arg, uint32_t rank, const struct aqi_control *messag
     desk_seat_flush(seat);
 }
 
-static void desk_claim_over(struct desk_seat *seat);
-static void desk_seat_leave(struct desk_seat *seat);
+static void desk_seat_leave(struct desk_seat *seat)
+{
+    desk_seat_clear(seat);
+    aqi_source_close(&seat->place);
+    aqi_source_close(&seat->control);
+    aqi_source_close(&seat->life);
+}
 
 /* --- joining -------------------------------------------------------------------------------- */
 
 static void desk_garbage(struct desk_seat *seat, size_t len)
 {
     char name[AQI_RANK_NAME_BYTES];
-    if (seat->garbage_said) return;
-    seat->garbage_said = true;
+    if (seat->garbage_reported) return;
+    seat->garbage_reported = true;
     aqi_hub_say(desk.hub,
                 "%s sent a malformed message of %zu bytes to its control socket; it is ignored, as "
                 "are all further ones",
@@ -311,7 +316,7 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
 }
 
 /* Receive a packet from the socket of the place. Returns false if there is none. */
-static bool desk_place_take(struct desk_seat *seat)
+static bool desk_place_receive(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];
     size_t len = sizeof(buf);
@@ -335,7 +340,7 @@ static void desk_place_ready(struct aqi_source *source)
 {
     struct desk_seat *seat = AQI_OF(source, struct desk_seat, place);
     aqi_hub_now(desk.hub, aqi_now_ns());
-    for (int i = 0; i < DESK_TURN && desk_place_take(seat); i++)
+    for (int i = 0; i < DESK_TURN && desk_place_receive(seat); i++)
         continue;
 }
 
@@ -346,7 +351,7 @@ static void desk_place_ready(struct aqi_source *source)
 
 /* A process that was not forked here has ended, with unknown exit status. If it has left the job,
  * the end of its socket suffices. */
-static void desk_claim_over(struct desk_seat *seat)
+static void desk_report_end(struct desk_seat *seat)
 {
     uint32_t rank = desk_rank(seat);
     bool left = aqi_hub_state(desk.hub, rank) == AQI_RANK_LEFT;
@@ -486,7 +491,7 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
 }
 
 /* Receive a packet from the rank's own socket. Returns false if there is none. */
-static bool desk_control_take(struct desk_seat *seat)
+static bool desk_control_receive(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];
     size_t len = sizeof(buf);
@@ -496,7 +501,7 @@ static bool desk_control_take(struct desk_seat *seat)
     if (status == AQ_EPEER || status == AQ_ESYS) {
         desk_seat_clear(seat);
         aqi_source_close(&seat->control);
-        desk_claim_over(seat);
+        desk_report_end(seat);
         return false;
     }
     struct aqi_control message;
@@ -518,7 +523,7 @@ static void desk_control_ready(struct aqi_source *source)
     struct desk_seat *seat = AQI_OF(source, struct desk_seat, control);
     aqi_hub_now(desk.hub, aqi_now_ns());
     if ((source->events & EPOLLOUT) != 0) desk_seat_flush(seat);
-    for (int i = 0; i < DESK_TURN && source->fd >= 0 && desk_control_take(seat); i++)
+    for (int i = 0; i < DESK_TURN && source->fd >= 0 && desk_control_receive(seat); i++)
         continue;
 }
 
@@ -531,7 +536,7 @@ static void desk_life_ready(struct aqi_source *source)
     if (desk.claimed == 0)
         aqi_hub_lost(desk.hub, desk_rank(seat));
     else
-        desk_claim_over(seat);
+        desk_report_end(seat);
 }
 
 int aqi_desk_place(uint32_t rank)
@@ -552,9 +557,9 @@ void aqi_desk_forked(uint32_t rank, pid_t pid)
 void aqi_desk_drain(uint32_t rank)
 {
     struct desk_seat *seat = desk_seat(rank);
-    for (int i = 0; i < DESK_LAST_WORDS && seat->place.fd >= 0 && desk_place_take(seat); i++)
+    for (int i = 0; i < DESK_LAST_WORDS && seat->place.fd >= 0 && desk_place_receive(seat); i++)
         continue;
-    for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_take(seat); i++)
+    for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_receive(seat); i++)
         continue;
     aqi_records_said(rank);
 }
@@ -563,14 +568,6 @@ void aqi_desk_on_drain(void *arg, uint32_t rank)
 {
     (void)arg;
     aqi_desk_drain(rank);
-}
-
-static void desk_seat_leave(struct desk_seat *seat)
-{
-    desk_seat_clear(seat);
-    aqi_source_close(&seat->place);
-    aqi_source_close(&seat->control);
-    aqi_source_close(&seat->life);
 }
 
 void aqi_desk_leave(uint32_t rank)
