@@ -110,7 +110,6 @@ static void leave(void)
 
 static void script_job(struct launcher *self)
 {
-    (void)self;
     answer_job();
 }
 
@@ -147,7 +146,6 @@ static void test_joining(void **state)
 
 static void script_refuse(struct launcher *self)
 {
-    (void)self;
     answer(
         &(struct aqi_control){
             .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "taken", .len = 5},
@@ -178,7 +176,6 @@ static void script_garbage(struct launcher *self)
 
 static void script_job_without_page(struct launcher *self)
 {
-    (void)self;
     answer(&(struct aqi_control){.type = AQI_CONTROL_JOB, .size = 1, .hosts = 1, .local_size = 1},
            -1);
 }
@@ -197,7 +194,6 @@ static void script_exit(struct launcher *self)
 
 static void script_silence(struct launcher *self)
 {
-    (void)self;
 }
 
 static void test_failing_to_join(void **state)

@@ -13,7 +13,6 @@ static size_t used;
 
 static void keep(void *arg, const char *bytes, size_t len)
 {
-    (void)arg;
     assert_true(len != 0 && bytes[len - 1] == '\n');
     assert_true(used + len < sizeof(got));
     memcpy(got + used, bytes, len);

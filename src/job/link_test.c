@@ -95,7 +95,6 @@ static void test_close_delivers(void **state)
 
 static void hear_nothing(struct aqi_source *source)
 {
-    (void)source;
 }
 
 /*

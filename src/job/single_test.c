@@ -31,8 +31,6 @@ static int teardown(void **state)
 
 static void no_event(void *arg, const struct aqi_boot_event *event)
 {
-    (void)arg;
-    (void)event;
     fail_msg("an event in a job of one");
 }
 

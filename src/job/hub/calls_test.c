@@ -26,7 +26,6 @@ static struct {
 static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
                     struct aqi_parcel *parcel)
 {
-    (void)arg, (void)rank;
     if (message->type != AQI_CONTROL_RESULT) return;
     if (message->status != AQ_OK) {
         one.failures++;
@@ -39,7 +38,6 @@ static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
 
 static aq_status on_share(void *arg, const char *name, size_t bytes, struct aqi_parcel **parcel)
 {
-    (void)arg;
     snprintf(one.name, sizeof(one.name), "%s", name);
     one.shared = bytes;
     one.shares++;
@@ -49,7 +47,6 @@ static aq_status on_share(void *arg, const char *name, size_t bytes, struct aqi_
 
 static aq_status on_freeze(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel)
 {
-    (void)arg;
     one.tables++;
     *parcel = aqi_parcel_new(bytes, len);
     return AQ_OK;
@@ -57,23 +54,19 @@ static aq_status on_freeze(void *arg, const void *bytes, size_t len, struct aqi_
 
 static void on_say(void *arg, bool always, const char *text)
 {
-    (void)arg;
     if (always) snprintf(one.said, sizeof(one.said), "%s", text);
 }
 
 static void on_signal(void *arg, uint32_t rank, int number)
 {
-    (void)arg, (void)rank, (void)number;
 }
 
 static void on_over(void *arg, int code)
 {
-    (void)arg, (void)code;
 }
 
 static void on_die(void *arg, const char *why)
 {
-    (void)arg;
     fail_msg("%s", why);
 }
 

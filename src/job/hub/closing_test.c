@@ -52,7 +52,6 @@ static void closing_act(uint32_t rank, int what, int code)
 static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
                     struct aqi_parcel *parcel)
 {
-    (void)arg, (void)parcel;
     if (message->type != AQI_CONTROL_EVENT || message->event != AQI_BOOT_EXIT) return;
     closing_act(rank, TOLD, message->code);
     if (one.tempers[rank] == OBEYS) one.pending[rank] = (message->code & 0xff) << 8;
@@ -60,7 +59,6 @@ static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
 
 static void on_kill(void *arg, uint32_t rank, int number)
 {
-    (void)arg;
     closing_act(rank, number, 0);
     enum temper temper = one.tempers[rank];
     if ((number == SIGTERM && temper <= WANTS_TERM) || (number == SIGKILL && temper <= WANTS_KILL))
@@ -69,20 +67,17 @@ static void on_kill(void *arg, uint32_t rank, int number)
 
 static bool on_asleep(void *arg, uint32_t rank)
 {
-    (void)arg;
     return one.tempers[rank] == ASLEEP;
 }
 
 static void on_say(void *arg, bool always, const char *text)
 {
-    (void)arg;
     if (!always || strstr(text, "does not die: leaving it behind") == NULL) return;
     one.abandoned++;
 }
 
 static void on_over(void *arg, int code)
 {
-    (void)arg;
     assert_false(one.over);
     one.over = true;
     one.over_at = one.now;
@@ -91,7 +86,6 @@ static void on_over(void *arg, int code)
 
 static void on_die(void *arg, const char *why)
 {
-    (void)arg;
     fail_msg("%s", why);
 }
 

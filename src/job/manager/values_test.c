@@ -52,7 +52,6 @@ static struct {
 static aq_status kept_put(struct aqi_manager *manager, const char *key, const char *text,
                           size_t len)
 {
-    (void)manager;
     if (kept.count == kept.refuse_after) return AQ_EREFUSED;
     strcpy(kept.key[kept.count], key);
     memcpy(kept.text[kept.count], text, len);
@@ -63,7 +62,6 @@ static aq_status kept_put(struct aqi_manager *manager, const char *key, const ch
 static aq_status kept_get(struct aqi_manager *manager, uint32_t rank, const char *key, char *text,
                           size_t room)
 {
-    (void)manager, (void)rank;
     for (size_t i = 0; i < kept.count; i++)
         if (strcmp(kept.key[i], key) == 0) {
             snprintf(text, room, "%s", kept.text[i]);
