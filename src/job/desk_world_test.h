@@ -8,8 +8,10 @@
 #include "base/clock.h"
 #include "base/descriptors_test.h"
 #include "job/channel.h"
+#include "job/hooks_test.h"
 #include "job/loop.h"
 #include "job/top.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -56,38 +58,6 @@ static inline void on_say(void *arg, bool always, const char *text)
     snprintf(world.text, sizeof(world.text), "%s", text);
 }
 
-static inline void on_agent(void *arg, uint32_t agent, const void *frame, size_t len)
-{
-    (void)arg, (void)agent, (void)frame, (void)len;
-}
-
-static inline void on_number(void *arg, uint32_t agent)
-{
-    (void)arg, (void)agent;
-}
-
-static inline void on_kill(void *arg, uint32_t rank, int number)
-{
-    (void)arg, (void)rank, (void)number;
-}
-
-static inline bool on_asleep(void *arg, uint32_t rank)
-{
-    (void)arg, (void)rank;
-    return false;
-}
-
-static inline void on_over(void *arg, int code)
-{
-    (void)arg, (void)code;
-}
-
-static inline void on_die(void *arg, const char *why)
-{
-    (void)arg;
-    fail_msg("%s", why);
-}
-
 static inline void loop_failed(const char *why)
 {
     fail_msg("%s", why);
@@ -125,17 +95,16 @@ static inline void open_world(void)
                                     .host_timeout_ns = UINT64_MAX / 4,
                                     .now_ns = aqi_now_ns()};
     params.hooks = (struct aqi_hub_hooks){.to_rank = aqi_desk_to_rank,
-                                          .to_agent = on_agent,
-                                          .attach = on_number,
-                                          .detach = on_number,
-                                          .kill = on_kill,
-                                          .asleep = on_asleep,
+                                          .to_agent = hooks_to_agent,
+                                          .attach = hooks_agent,
+                                          .detach = hooks_agent,
+                                          .kill = hooks_kill,
                                           .drain = aqi_desk_on_drain,
                                           .say = on_say,
                                           .freeze = aqi_desk_freeze,
                                           .share = aqi_desk_share,
-                                          .over = on_over,
-                                          .die = on_die};
+                                          .over = hooks_over,
+                                          .die = hooks_die};
     assert_int_equal(aqi_hub_open(&params, &world.hub), AQ_OK);
     aqi_desk_serve(world.hub);
     aqi_top_open(

@@ -6,17 +6,14 @@
 #define JOB_SHOWS_WORLD_TEST_H
 
 #include "base/clock.h"
+#include "job/hooks_test.h"
 #include "job/loop.h"
 #include "job/peers.h"
 #include "job/records.h"
 #include "job/top.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 2 };
 
@@ -57,31 +54,9 @@ static inline void shows_say(void *arg, bool always, const char *text)
     snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", text);
 }
 
-static inline void shows_to_rank(void *arg, uint32_t rank, const struct aqi_control *message,
-                                 struct aqi_parcel *parcel)
-{
-    (void)arg, (void)rank, (void)message, (void)parcel;
-}
-
-static inline void shows_kill(void *arg, uint32_t rank, int number)
-{
-    (void)arg, (void)rank, (void)number;
-}
-
-static inline void shows_over(void *arg, int code)
-{
-    (void)arg, (void)code;
-}
-
 static inline void shows_failed(const char *why)
 {
     fail_msg("%s", why);
-}
-
-static inline void shows_die(void *arg, const char *why)
-{
-    (void)arg;
-    shows_failed(why);
 }
 
 static inline int shows_open(void **state)
@@ -98,14 +73,14 @@ static inline int shows_open(void **state)
                                     .exit_timeout_ns = 60000000000,
                                     .host_timeout_ns = 60000000000,
                                     .now_ns = aqi_now_ns(),
-                                    .hooks = {.to_rank = shows_to_rank,
-                                              .kill = shows_kill,
+                                    .hooks = {.to_rank = hooks_to_rank,
+                                              .kill = hooks_kill,
                                               .say = shows_say,
                                               .output = shows_output,
                                               .watch = shows_watch,
                                               .peers = shows_peers,
-                                              .over = shows_over,
-                                              .die = shows_die}};
+                                              .over = hooks_over,
+                                              .die = hooks_die}};
     told_ns = told = 0;
     said[0] = '\0';
     if (aqi_loop_open(shows_failed, &epoll) != AQ_OK) return -1;

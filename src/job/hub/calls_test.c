@@ -2,15 +2,12 @@
  * Tests calls.c: which pieces of collective calls a rank may send, since they size memory and place
  * data, and what valid ones result in. One hub, whose first rank is tested.
  */
+#include "job/hooks_test.h"
 #include "job/hub/impl.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define LATER UINT64_C(1000000000000)
 
@@ -57,19 +54,6 @@ static void on_say(void *arg, bool always, const char *text)
     if (always) snprintf(one.said, sizeof(one.said), "%s", text);
 }
 
-static void on_signal(void *arg, uint32_t rank, int number)
-{
-}
-
-static void on_over(void *arg, int code)
-{
-}
-
-static void on_die(void *arg, const char *why)
-{
-    fail_msg("%s", why);
-}
-
 static void calls_open(uint32_t ranks)
 {
     memset(&one, 0, sizeof(one));
@@ -87,9 +71,9 @@ static void calls_open(uint32_t ranks)
                                           .share = on_share,
                                           .freeze = on_freeze,
                                           .say = on_say,
-                                          .kill = on_signal,
-                                          .over = on_over,
-                                          .die = on_die};
+                                          .kill = hooks_kill,
+                                          .over = hooks_over,
+                                          .die = hooks_die};
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
     for (uint32_t i = 0; i < ranks; i++)
         aqi_hub_started(one.hub, i, 100 + (int)i);

@@ -2,16 +2,13 @@
  * Tests closing.c: when each process of a job that ends is notified and signaled, and when all have
  * ended. One hub, with the test's clock: it is called exactly when it requested.
  */
+#include "job/hooks_test.h"
 #include "job/hub/impl.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4, LAST = RANKS - 1, ACTS_MAX = 800, TOLD = 0 };
 #define EXIT_NS  1000000000ull /* AQ_EXIT_TIMEOUT */
@@ -84,11 +81,6 @@ static void on_over(void *arg, int code)
     one.code = code;
 }
 
-static void on_die(void *arg, const char *why)
-{
-    fail_msg("%s", why);
-}
-
 /* --- time ------------------------------------------------------------------------------------ */
 
 static bool closing_reap_one(void)
@@ -146,7 +138,7 @@ static void closing_open(const enum temper *tempers, uint32_t absent)
                                           .asleep = on_asleep,
                                           .say = on_say,
                                           .over = on_over,
-                                          .die = on_die};
+                                          .die = hooks_die};
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
     for (uint32_t i = 0; i < RANKS; i++)
         aqi_hub_started(one.hub, i, 100 + (int)i);

@@ -2,15 +2,12 @@
 #ifndef HUB_FLOW_WORLD_TEST_H
 #define HUB_FLOW_WORLD_TEST_H
 
+#include "job/hooks_test.h"
 #include "job/hub/note.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* A tree of fanout 2: 0 has 1 and 2, 1 has 3 and 4, 3 has 7 and 8, 7 has 15. A rank on each. */
 enum { AGENTS = 16, FANOUT = 2, SENT_MAX = 64 };
@@ -42,12 +39,6 @@ static struct {
 
 static uint32_t agent_of[AGENTS];
 
-static inline void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
-                           struct aqi_parcel *parcel)
-{
-    (void)arg, (void)rank, (void)message, (void)parcel;
-}
-
 static inline void on_agent(void *arg, uint32_t agent, const void *bytes, size_t len)
 {
     (void)arg;
@@ -73,11 +64,6 @@ static inline void on_detach(void *arg, uint32_t agent)
     one.detached |= 1u << agent;
 }
 
-static inline void on_kill(void *arg, uint32_t rank, int number)
-{
-    (void)arg, (void)rank, (void)number;
-}
-
 static inline aq_status on_freeze(void *arg, const void *bytes, size_t len,
                                   struct aqi_parcel **parcel)
 {
@@ -93,24 +79,12 @@ static inline void on_say(void *arg, bool always, const char *text)
     snprintf(one.text, sizeof(one.text), "%s", text);
 }
 
-static inline void on_output(void *arg, uint32_t rank, unsigned stream, const void *bytes,
-                             size_t len)
-{
-    (void)arg, (void)rank, (void)stream, (void)bytes, (void)len;
-}
-
 static inline void on_over(void *arg, int code)
 {
     (void)arg;
     assert_false(one.over);
     one.over = true;
     one.code = code;
-}
-
-static inline void on_die(void *arg, const char *why)
-{
-    (void)arg;
-    fail_msg("%s", why);
 }
 
 static inline void open_one(uint32_t agent)
@@ -130,16 +104,16 @@ static inline void open_one(uint32_t agent)
                                     .exit_timeout_ns = TIME_OUT,
                                     .host_timeout_ns = TIME_OUT,
                                     .now_ns = one.now};
-    params.hooks = (struct aqi_hub_hooks){.to_rank = on_rank,
+    params.hooks = (struct aqi_hub_hooks){.to_rank = hooks_to_rank,
                                           .to_agent = on_agent,
                                           .attach = on_attach,
                                           .detach = on_detach,
-                                          .kill = on_kill,
+                                          .kill = hooks_kill,
                                           .say = on_say,
-                                          .output = on_output,
+                                          .output = hooks_output,
                                           .freeze = on_freeze,
                                           .over = on_over,
-                                          .die = on_die};
+                                          .die = hooks_die};
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
 }
 
