@@ -106,7 +106,7 @@ static void test_step(void **state)
     assert_true(aqi_align_error(&align, now) < SECOND / 100);
 }
 
-static void test_nonsense(void **state)
+static void test_invalid_samples(void **state)
 {
     struct aqi_align align = {0};
     aqi_align_add(&align, 10, 5, 6, 9, 0);   /* answer arrived before the query was sent */
@@ -119,9 +119,9 @@ static void test_nonsense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_known), cmocka_unit_test(test_bound_holds_and_time_grows),
-        cmocka_unit_test(test_past_stays),    cmocka_unit_test(test_step),
-        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_nothing_known),   cmocka_unit_test(test_bound_holds_and_time_grows),
+        cmocka_unit_test(test_past_stays),      cmocka_unit_test(test_step),
+        cmocka_unit_test(test_invalid_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

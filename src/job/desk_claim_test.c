@@ -73,7 +73,7 @@ static void places_are_claimed(void **state)
 }
 
 /* Whatever such a claim contains. */
-static void claims_of_other_versions_are_refused(void **state)
+static void claims_of_other_versions_are_rejected(void **state)
 {
     uint8_t bytes[AQI_CONTROL_MAX] = {(uint8_t)(aqi_wire_version(AQI_WIRE_CONTROL) + 1)};
     const uint16_t type = AQI_CONTROL_CLAIM;
@@ -188,7 +188,7 @@ static void on_signal(int number)
 }
 
 /* One that left has ended when its socket is closed. */
-static void a_claimed_place_that_was_left(void **state)
+static void leaving_a_claimed_place(void **state)
 {
     const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
     int page;
@@ -213,7 +213,7 @@ static void a_claimed_place_that_was_left(void **state)
 }
 
 /* A process that has claimed a place ends when it exits, not when it closes its socket. */
-static void a_claimed_place_that_was_lost(void **state)
+static void losing_a_claimed_place(void **state)
 {
     int go[2], gone[2];
     char byte = 0;
@@ -259,12 +259,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_claimed),
-        cmocka_unit_test(claims_of_other_versions_are_refused),
+        cmocka_unit_test(claims_of_other_versions_are_rejected),
         cmocka_unit_test(without_descriptors_calls_wait),
         cmocka_unit_test(strangers_claim_nothing),
         cmocka_unit_test(another_user_claims_nothing),
-        cmocka_unit_test(a_claimed_place_that_was_left),
-        cmocka_unit_test(a_claimed_place_that_was_lost),
+        cmocka_unit_test(leaving_a_claimed_place),
+        cmocka_unit_test(losing_a_claimed_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void garbage_at_a_place(void **state)
 }
 
 /* Once no process holds the place's socket, it is closed and no longer polled. */
-static void a_place_that_is_given_up(void **state)
+static void an_abandoned_place(void **state)
 {
     open_places();
     unsigned before = descriptors();
@@ -161,7 +161,7 @@ static void another_version(void **state)
 
 /* --- messages from and to ranks -------------------------------------------------------------- */
 
-static void garbage_of_a_rank(void **state)
+static void garbage_from_a_rank(void **state)
 {
     static const uint8_t zeros[100];
     for (unsigned i = 0; i < 5; i++) {
@@ -208,7 +208,7 @@ static bool unread(int fd)
 }
 
 /* A rank that sends a lot is served in turn with the others; when it ends, all its data is read. */
-static void turns_of_those_that_talk(void **state)
+static void busy_ranks_take_turns(void **state)
 {
     static const uint8_t zeros[8];
     open_places();
@@ -236,7 +236,7 @@ static void turns_of_those_that_talk(void **state)
 }
 
 /* When a process ends, its messages are still read, but only up to a limit. */
-static void last_words(void **state)
+static void last_messages(void **state)
 {
     static const uint8_t zeros[8];
     const int room = 256 << 20;
@@ -435,7 +435,7 @@ static bool is_mapped(const char *name)
 }
 
 /* A host may have one rank, or none; then there is no page. */
-static void a_page_for_few(void **state)
+static void a_page_for_one_rank_or_none(void **state)
 {
     struct aqi_parcel *page;
     struct stat info;
@@ -452,7 +452,7 @@ static void a_page_for_few(void **state)
 
 /* --- descriptors ----------------------------------------------------------------------------- */
 
-static void what_ranks_share(void **state)
+static void objects_shared_by_ranks(void **state)
 {
     struct aqi_parcel *parcel;
     struct stat info;
@@ -478,18 +478,18 @@ int main(void)
         cmocka_unit_test(a_rank_joins),
         cmocka_unit_test(a_place_is_taken_once),
         cmocka_unit_test(garbage_at_a_place),
-        cmocka_unit_test(a_place_that_is_given_up),
+        cmocka_unit_test(an_abandoned_place),
         cmocka_unit_test(another_version),
-        cmocka_unit_test(garbage_of_a_rank),
-        cmocka_unit_test(turns_of_those_that_talk),
-        cmocka_unit_test(last_words),
+        cmocka_unit_test(garbage_from_a_rank),
+        cmocka_unit_test(busy_ranks_take_turns),
+        cmocka_unit_test(last_messages),
         cmocka_unit_test(a_rank_that_reads_slowly),
         cmocka_unit_test(a_rank_that_does_not_read),
         cmocka_unit_test(a_message_that_cannot_be_sent),
         cmocka_unit_test(a_process_of_a_shell),
         cmocka_unit_test(signals_to_ranks_without_a_process),
-        cmocka_unit_test(a_page_for_few),
-        cmocka_unit_test(what_ranks_share),
+        cmocka_unit_test(a_page_for_one_rank_or_none),
+        cmocka_unit_test(objects_shared_by_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

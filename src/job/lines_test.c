@@ -74,7 +74,7 @@ static void test_own_clock(void **state)
 }
 
 /* A killed rank leaves half a line, which is not shown. A line that is too long is left out. */
-static void test_torn_and_long(void **state)
+static void test_partial_and_long_lines(void **state)
 {
     static char huge[AQI_LINES_MAX + 10];
     struct aqi_lines lines = {0};
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_pieces),
         cmocka_unit_test(test_own_clock),
-        cmocka_unit_test(test_torn_and_long),
+        cmocka_unit_test(test_partial_and_long_lines),
         cmocka_unit_test(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

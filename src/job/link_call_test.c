@@ -248,7 +248,7 @@ static void test_which_status(void **state)
 
 /* The maximum number of addresses all fail at once, each with its reason. Further ones are
  * ignored. */
-static void test_as_many_as_are_tried(void **state)
+static void test_maximum_addresses(void **state)
 {
     char list[PLANS * 16 + 16] = "", why[PLANS * 64] = "host 0: cannot be reached at ";
     for (unsigned i = 1; i <= PLANS; i++) {
@@ -325,7 +325,7 @@ static void test_lead(void **state)
 }
 
 /* If one fails, the next one is tried at once; those that are to be retried keep waiting. */
-static void test_next_is_at_once(void **state)
+static void test_next_is_tried_at_once(void **state)
 {
     plan(1, FAILS, EHOSTUNREACH);
     call(3, 30 * SECONDS);
@@ -348,7 +348,7 @@ static void test_next_is_at_once(void **state)
 }
 
 /* Likewise if it fails while a later one is being tried. */
-static void test_next_but_one_is_at_once(void **state)
+static void test_next_but_one_is_tried_at_once(void **state)
 {
     struct aqi_link *link = call(4, 30 * SECONDS);
     tick_when_due(link);
@@ -382,7 +382,7 @@ static void test_pauses(void **state)
 }
 
 /* The connection is made at once, or later. */
-static void test_made(void **state)
+static void test_connected_at_once_or_later(void **state)
 {
     for (unsigned later = 0; later < 2; later++) {
         plan(1, later ? LATER : AT_ONCE, 0);
@@ -471,13 +471,13 @@ int main(void)
         CALL_TEST(test_reasons),
         CALL_TEST(test_no_descriptor),
         CALL_TEST(test_which_status),
-        CALL_TEST(test_as_many_as_are_tried),
+        CALL_TEST(test_maximum_addresses),
         CALL_TEST(test_itself),
         CALL_TEST(test_lead),
         CALL_TEST(test_pauses),
-        CALL_TEST(test_next_is_at_once),
-        CALL_TEST(test_next_but_one_is_at_once),
-        CALL_TEST(test_made),
+        CALL_TEST(test_next_is_tried_at_once),
+        CALL_TEST(test_next_but_one_is_tried_at_once),
+        CALL_TEST(test_connected_at_once_or_later),
         CALL_TEST(test_others_are_closed),
         CALL_TEST(test_expiry),
         CALL_TEST(test_proof_expires),

@@ -12,9 +12,9 @@
 enum { CHALLENGE_LEN = 24, CALL_LEN = 52, FLOOD = 500, RECORD = 1 << 16 };
 
 /* An intermediary that forwards one connection, and records, alters, cuts or delays it. */
-struct way {
+struct direction {
     struct aqi_source source;
-    struct way *other;
+    struct direction *other;
     size_t passed;
     size_t flip_at, cut_at, slow_at; /* SIZE_MAX: nowhere */
     uint8_t record[RECORD];
@@ -23,76 +23,76 @@ static struct {
     struct aqi_source listener;
     uint16_t port, to;
     char at[64];
-    struct way way[2]; /* from the caller, from the listener */
-} between;
+    struct direction side[2]; /* from the caller, from the listener */
+} relay;
 
-static void between_cut(void)
+static void relay_cut(void)
 {
-    aqi_source_close(&between.way[0].source);
-    aqi_source_close(&between.way[1].source);
+    aqi_source_close(&relay.side[0].source);
+    aqi_source_close(&relay.side[1].source);
 }
 
-static void between_pass(struct aqi_source *source)
+static void relay_pass(struct aqi_source *source)
 {
-    struct way *way = AQI_OF(source, struct way, source);
+    struct direction *side = AQI_OF(source, struct direction, source);
     uint8_t bytes[4096];
     size_t most = sizeof(bytes);
-    if (way->passed < way->slow_at)
-        most = aqi_min(most, way->slow_at - way->passed);
+    if (side->passed < side->slow_at)
+        most = aqi_min(most, side->slow_at - side->passed);
     else
         most = 1;
-    if (way->passed < way->cut_at) most = aqi_min(most, way->cut_at - way->passed);
+    if (side->passed < side->cut_at) most = aqi_min(most, side->cut_at - side->passed);
     ssize_t len = recv(source->fd, bytes, most, MSG_DONTWAIT);
     if (len < 0 && errno == EAGAIN) return;
     if (len <= 0) {
-        between_cut();
+        relay_cut();
         return;
     }
     size_t n = (size_t)len;
-    if (way->flip_at - way->passed < n) bytes[way->flip_at - way->passed] ^= 0x20;
-    if (way->passed < RECORD)
-        memcpy(way->record + way->passed, bytes, aqi_min(n, RECORD - way->passed));
-    way->passed += n;
-    if (send(way->other->source.fd, bytes, n, MSG_NOSIGNAL) != len || way->passed == way->cut_at)
-        between_cut();
+    if (side->flip_at - side->passed < n) bytes[side->flip_at - side->passed] ^= 0x20;
+    if (side->passed < RECORD)
+        memcpy(side->record + side->passed, bytes, aqi_min(n, RECORD - side->passed));
+    side->passed += n;
+    if (send(side->other->source.fd, bytes, n, MSG_NOSIGNAL) != len || side->passed == side->cut_at)
+        relay_cut();
     /* The next byte is sent when the test says so. */
-    else if (way->passed >= way->slow_at)
+    else if (side->passed >= side->slow_at)
         aqi_source_watch(source, 0);
 }
 
-static void between_accept(struct aqi_source *source)
+static void relay_accept(struct aqi_source *source)
 {
     int caller = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(caller >= 0);
-    const int fds[] = {caller, world_raw(between.to)};
+    const int fds[] = {caller, world_raw(relay.to)};
     for (unsigned i = 0; i < 2; i++) {
-        struct way *way = &between.way[i];
-        way->other = &between.way[1 - i];
-        aqi_source_open(&way->source, fds[i], between_pass);
+        struct direction *side = &relay.side[i];
+        side->other = &relay.side[1 - i];
+        aqi_source_open(&side->source, fds[i], relay_pass);
     }
     for (unsigned i = 0; i < 2; i++)
-        aqi_source_watch(&between.way[i].source, EPOLLIN);
+        aqi_source_watch(&relay.side[i].source, EPOLLIN);
     aqi_source_close(source);
 }
 
-static void between_open(uint16_t to)
+static void relay_open(uint16_t to)
 {
     for (unsigned i = 0; i < 2; i++) {
-        struct way *way = &between.way[i];
-        way->source.fd = -1;
-        way->passed = 0;
-        way->flip_at = way->cut_at = way->slow_at = SIZE_MAX;
+        struct direction *side = &relay.side[i];
+        side->source.fd = -1;
+        side->passed = 0;
+        side->flip_at = side->cut_at = side->slow_at = SIZE_MAX;
     }
-    between.to = to;
-    aqi_source_open(&between.listener, world_raw_listener(1, &between.port), between_accept);
-    aqi_source_watch(&between.listener, EPOLLIN);
-    snprintf(between.at, sizeof(between.at), "127.0.0.1:%u", between.port);
+    relay.to = to;
+    aqi_source_open(&relay.listener, world_raw_listener(1, &relay.port), relay_accept);
+    aqi_source_watch(&relay.listener, EPOLLIN);
+    snprintf(relay.at, sizeof(relay.at), "127.0.0.1:%u", relay.port);
 }
 
-static void between_close(void)
+static void relay_close(void)
 {
-    between_cut();
-    aqi_source_close(&between.listener);
+    relay_cut();
+    aqi_source_close(&relay.listener);
 }
 
 /* Read what a listener sends before it closes the connection. */
@@ -272,31 +272,31 @@ static void test_replay(void **state)
 {
     uint8_t said[256];
     world_open_all(10 * SECONDS, 0);
-    between_open(hosts[0].port);
-    world_call(1, 0, between.at, 30 * SECONDS);
+    relay_open(hosts[0].port);
+    world_call(1, 0, relay.at, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
     world_send(hosts[1].link, "end the job", 11);
     UNTIL(hosts[0].frames == 1);
     aqi_link_close(hosts[1].link, 0);
     UNTIL(hosts[0].ended == 1 && hosts[1].ended == 1);
-    const struct way *way = &between.way[0];
-    assert_true(way->passed > CALL_LEN + 11 && way->passed < RECORD);
+    const struct direction *side = &relay.side[0];
+    assert_true(side->passed > CALL_LEN + 11 && side->passed < RECORD);
     int fd = world_raw(hosts[0].port);
-    assert_int_equal(send(fd, way->record, way->passed, MSG_NOSIGNAL), way->passed);
+    assert_int_equal(send(fd, side->record, side->passed, MSG_NOSIGNAL), side->passed);
     assert_true(hear_raw(fd, said, sizeof(said)) <= CHALLENGE_LEN);
     close(fd);
     UNTIL(hosts[0].strangers == 1);
     assert_non_null(strstr(hosts[0].stranger, "the key"));
     assert_int_equal(hosts[0].frames, 1);
     assert_int_equal(hosts[0].opened, 1);
-    between_close();
+    relay_close();
 }
 
 /* Host 1 sends three frames to host 0 through the intermediary. */
 static void send_past(void)
 {
     static const char *const frames[] = {"one", "a second frame", "three"};
-    world_call(1, 0, between.at, 100 * MS);
+    world_call(1, 0, relay.at, 100 * MS);
     UNTIL(hosts[1].link != NULL || hosts[1].ended != 0);
     for (unsigned i = 0; i < 3 && hosts[1].link != NULL; i++)
         world_send(hosts[1].link, frames[i], strlen(frames[i]));
@@ -306,7 +306,7 @@ static void send_past(void)
  * Any byte is altered, or the connection is cut at any byte: all frames before it arrive intact,
  * and both sides are notified.
  */
-static void test_between(void **state)
+static void test_intermediary(void **state)
 {
     uint64_t sums[4] = {AQI_HASH_SEED};
     sums[1] = world_sum(sums[0], (const uint8_t *)"one", 3);
@@ -318,8 +318,8 @@ static void test_between(void **state)
         for (size_t at = cut; at < whole; at += 5) {
             world_open(0, 1 * SECONDS, 1 * SECONDS);
             world_open(1, 1 * SECONDS, 1 * SECONDS);
-            between_open(hosts[0].port);
-            *(cut ? &between.way[0].cut_at : &between.way[0].flip_at) = at;
+            relay_open(hosts[0].port);
+            *(cut ? &relay.side[0].cut_at : &relay.side[0].flip_at) = at;
             send_past();
             UNTIL(hosts[1].ended != 0 && (hosts[0].opened == 0 || hosts[0].ended == 1));
             bool shaking = cut ? at <= CALL_LEN : at < CALL_LEN;
@@ -330,7 +330,7 @@ static void test_between(void **state)
                 assert_int_equal(hosts[0].status, AQ_EPROTO);
                 assert_non_null(strstr(hosts[0].why, "modified in transit"));
             }
-            between_close();
+            relay_close();
             aqi_links_close(hosts[0].links);
             aqi_links_close(hosts[1].links);
             hosts[0].links = hosts[1].links = NULL;
@@ -343,23 +343,23 @@ static void test_trickle(void **state)
     static uint8_t bytes[65536];
     world_open(0, 500 * MS, 0);
     world_open(1, 30 * SECONDS, 0);
-    between_open(hosts[0].port);
-    world_call(1, 0, between.at, 30 * SECONDS);
+    relay_open(hosts[0].port);
+    world_call(1, 0, relay.at, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
-    struct way *way = &between.way[0];
-    way->slow_at = way->passed;
+    struct direction *side = &relay.side[0];
+    side->slow_at = side->passed;
     world_send(hosts[1].link, bytes, sizeof(bytes));
     size_t trickled = 0;
     while (hosts[0].ended == 0) {
-        aqi_source_watch(&way->source, EPOLLIN);
+        aqi_source_watch(&side->source, EPOLLIN);
         world_run(20 * MS);
         trickled++;
         assert_in_range(trickled, 1, 2000);
     }
-    assert_true(way->passed > way->slow_at);
+    assert_true(side->passed > side->slow_at);
     assert_int_equal(hosts[0].status, AQ_ETIMEOUT);
     assert_int_equal(hosts[0].frames, 0);
-    between_close();
+    relay_close();
 }
 
 /* Another process answers at the address of a host, and is not that host. */
@@ -439,7 +439,7 @@ static void test_other_job(void **state)
 }
 
 /* A host of the job that sends invalid frames: of unknown kind, or of the wrong length. */
-static void test_nonsense(void **state)
+static void test_malformed_frames(void **state)
 {
     enum { DATA = 1, BEAT, LAST, KINDS };
     static const struct {
@@ -473,10 +473,17 @@ int main(void)
 {
     (void)aqi_log_configure("off");
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(test_garbage),        WORLD_TEST(test_slow),     WORLD_TEST(test_flood),
-        WORLD_TEST(test_no_descriptors), WORLD_TEST(test_reset),    WORLD_TEST(test_replay),
-        WORLD_TEST(test_between),        WORLD_TEST(test_trickle),  WORLD_TEST(test_impostors),
-        WORLD_TEST(test_other_job),      WORLD_TEST(test_nonsense),
+        WORLD_TEST(test_garbage),
+        WORLD_TEST(test_slow),
+        WORLD_TEST(test_flood),
+        WORLD_TEST(test_no_descriptors),
+        WORLD_TEST(test_reset),
+        WORLD_TEST(test_replay),
+        WORLD_TEST(test_intermediary),
+        WORLD_TEST(test_trickle),
+        WORLD_TEST(test_impostors),
+        WORLD_TEST(test_other_job),
+        WORLD_TEST(test_malformed_frames),
     };
     return cmocka_run_group_tests(tests, world_group_setup, NULL);
 }

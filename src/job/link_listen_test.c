@@ -17,7 +17,7 @@
 /* --- a system that refuses something --------------------------------------------------------- */
 
 static int refuse_accept; /* the error of the next accept4; 0: none */
-static bool no_six;       /* the system has no IPv6 */
+static bool no_ipv6;      /* the system has no IPv6 */
 static struct ifaddrs *interfaces;
 
 /* These override those of the C library, for the whole program. */
@@ -31,7 +31,7 @@ int accept4(int fd, struct sockaddr *at, socklen_t *len, int flags)
 
 int socket(int domain, int type, int protocol)
 {
-    if (!no_six || domain != AF_INET6) return (int)syscall(SYS_socket, domain, type, protocol);
+    if (!no_ipv6 || domain != AF_INET6) return (int)syscall(SYS_socket, domain, type, protocol);
     errno = EAFNOSUPPORT;
     return -1;
 }
@@ -136,7 +136,7 @@ static void test_descriptor_zero(void **state)
 }
 
 /* Whichever resource the system lacks, the listener pauses, reports it, and tries again. */
-static void test_short_of_something(void **state)
+static void test_out_of_resources(void **state)
 {
     static const int errors[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS};
     for (unsigned i = 0; i < AQI_COUNT_OF(errors); i++) {
@@ -271,7 +271,7 @@ static aq_status offer(struct host *host, size_t room, char *text)
 static void test_offers(void **state)
 {
     static const struct {
-        const char *names, *offered, *without_six; /* NULL: nothing to offer */
+        const char *names, *offered, *without_ipv6; /* NULL: nothing to offer */
     } rows[] = {
         {"lo eth0", "10.0.0.7:P,[fd00::7]:P", "10.0.0.7:P"},
         {"lo tun0 eth0 eth1", "10.0.0.7:P,[fd00::7]:P,[fd00::8]:P,10.0.0.3:P,[fd00::3]:P",
@@ -284,12 +284,12 @@ static void test_offers(void **state)
     };
     char text[AQI_LINK_OFFER_BYTES];
     for (unsigned six = 0; six < 2; six++) {
-        no_six = six == 0;
+        no_ipv6 = six == 0;
         world_open(six, 10 * SECONDS, 0);
-        no_six = false;
+        no_ipv6 = false;
         if (hosts[six].links->only_v4 != (six == 0)) continue; /* this system has no IPv6 */
         for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
-            const char *wanted = six == 0 ? rows[i].without_six : rows[i].offered;
+            const char *wanted = six == 0 ? rows[i].without_ipv6 : rows[i].offered;
             give_interfaces(rows[i].names);
             aq_status status = offer(&hosts[six], sizeof(text), text);
             assert_int_equal(status, wanted != NULL ? AQ_OK : AQ_ENOTSUP);
@@ -306,9 +306,9 @@ static void test_offers(void **state)
 static void test_room_for_offers(void **state)
 {
     char text[AQI_LINK_OFFER_BYTES], port[16];
-    no_six = true;
+    no_ipv6 = true;
     world_open(0, 10 * SECONDS, 0);
-    no_six = false;
+    no_ipv6 = false;
     size_t len = (size_t)snprintf(port, sizeof(port), ":%u", hosts[0].port) + strlen("10.0.0.7");
     const struct {
         size_t room;
@@ -342,7 +342,7 @@ int main(void)
         WORLD_TEST(test_strangers_are_counted),
         WORLD_TEST(test_crowd),
         WORLD_TEST(test_descriptor_zero),
-        WORLD_TEST(test_short_of_something),
+        WORLD_TEST(test_out_of_resources),
         WORLD_TEST(test_broken_before_accepted),
         WORLD_TEST(test_ranges),
         WORLD_TEST(test_offers),

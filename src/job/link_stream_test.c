@@ -388,7 +388,7 @@ static void test_send_errors(void **state)
 }
 
 /* Frames that the other side had sent before it ended are delivered first, to the last byte. */
-static void test_last_words(void **state)
+static void test_last_messages(void **state)
 {
     connect_idle(80 * SECONDS, 80 * SECONDS);
     world_send(hosts[0].link, "one", 3);
@@ -441,7 +441,7 @@ int main(void)
         WORLD_TEST(test_backlog),        WORLD_TEST(test_time_to_close),
         WORLD_TEST(test_half_closed),    WORLD_TEST(test_stranger_sees_the_end),
         WORLD_TEST(test_receive_errors), WORLD_TEST(test_send_errors),
-        WORLD_TEST(test_last_words),     WORLD_TEST(test_stranger_breaks),
+        WORLD_TEST(test_last_messages),  WORLD_TEST(test_stranger_breaks),
     };
     return cmocka_run_group_tests(tests, world_group_setup, NULL);
 }

@@ -93,7 +93,7 @@ static void test_close_delivers(void **state)
     }
 }
 
-static void hear_nothing(struct aqi_source *source)
+static void ignore(struct aqi_source *source)
 {
 }
 
@@ -101,7 +101,7 @@ static void hear_nothing(struct aqi_source *source)
  * The first host reads nothing from now on, and the sockets have little room. Merely not watching
  * for input would not do: the link watches again after each of its own frames.
  */
-static struct aqi_source make_deaf(void)
+static struct aqi_source stop_reading(void)
 {
     const int few = 64 << 10;
     struct aqi_source *reader = &hosts[0].link->source;
@@ -109,7 +109,7 @@ static struct aqi_source make_deaf(void)
     assert_int_equal(setsockopt(reader->fd, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
     assert_int_equal(setsockopt(hosts[1].link->source.fd, SOL_SOCKET, SO_SNDBUF, &few, sizeof(few)),
                      0);
-    reader->ready = hear_nothing;
+    reader->ready = ignore;
     return before;
 }
 
@@ -119,7 +119,7 @@ static void test_close_is_bounded(void **state)
     static uint8_t bytes[AQI_LINK_FRAME_MAX];
     world_open_all(10 * SECONDS, 0);
     world_connect();
-    (void)make_deaf();
+    (void)stop_reading();
     for (unsigned i = 0; i < 16; i++)
         world_send(hosts[1].link, bytes, sizeof(bytes));
     uint64_t began = aqi_now_ns();
@@ -138,7 +138,7 @@ static void test_backlog(void **state)
     world_open_all(10 * SECONDS, 0);
     world_connect();
     struct aqi_source *reader = &hosts[0].link->source;
-    const struct aqi_source before = make_deaf();
+    const struct aqi_source before = stop_reading();
     while (hosts[1].link->backlog < 1u << 20) {
         world_send(hosts[1].link, bytes, sizeof(bytes));
         sent++;
@@ -409,7 +409,7 @@ static void test_offer(void **state)
 }
 
 /* Over IPv6, if available. */
-static void test_six(void **state)
+static void test_ipv6(void **state)
 {
     char at[64];
     world_open_all(10 * SECONDS, 0);
@@ -506,7 +506,7 @@ int main(void)
         WORLD_TEST(test_bad_calls),
         WORLD_TEST(test_ports),
         WORLD_TEST(test_offer),
-        WORLD_TEST(test_six),
+        WORLD_TEST(test_ipv6),
 
         WORLD_TEST(test_speed),
     };

@@ -111,7 +111,7 @@ static void test_deadline(void **state)
     aqi_loop_once(0);
 }
 
-static void test_refusals_are_told(void **state)
+static void test_errors_are_reported(void **state)
 {
     struct aqi_source source;
     aqi_source_open(&source, eventfd(0, EFD_CLOEXEC), silence_all);
@@ -133,7 +133,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_callback_frees_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_callback_silences_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deadline, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refusals_are_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_errors_are_reported, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void test_drain(void **state)
 }
 
 /* Counters of a rank that was killed before it could write are written nevertheless. */
-static void test_counted_for_the_dead(void **state)
+static void test_counters_of_a_killed_rank(void **state)
 {
     int counters;
     assert_int_equal(aqi_counters_share(&counters), AQ_OK);
@@ -162,7 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SHOWS_TEST(test_whole_lines),  SHOWS_TEST(test_events),
-        SHOWS_TEST(test_drain),        SHOWS_TEST(test_counted_for_the_dead),
+        SHOWS_TEST(test_drain),        SHOWS_TEST(test_counters_of_a_killed_rank),
         SHOWS_TEST(test_not_writable), SHOWS_TEST(test_full),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

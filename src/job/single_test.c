@@ -34,7 +34,7 @@ static void no_event(void *arg, const struct aqi_boot_event *event)
     fail_msg("an event in a job of one");
 }
 
-static void test_who_am_i(void **state)
+static void test_rank_and_size(void **state)
 {
     struct aqi_boot *boot = *state;
     const struct aqi_boot_info *info = &boot->info;
@@ -75,7 +75,7 @@ static void test_collective_calls(void **state)
     close(fd);
 }
 
-static void test_nothing_ever_happens(void **state)
+static void test_no_events(void **state)
 {
     struct aqi_boot *boot = *state;
     assert_false(aqi_boot_alert(boot));
@@ -133,7 +133,7 @@ static void test_settings_from_the_launcher(void **state)
 }
 
 /* One of several processes becomes a job of one only if the setting requests it. */
-static void test_alone_by_mistake_and_on_purpose(void **state)
+static void test_single_by_mistake_and_on_request(void **state)
 {
     static const struct {
         const char *boot, *tasks;
@@ -167,13 +167,13 @@ static void test_alone_by_mistake_and_on_purpose(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_who_am_i, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rank_and_size, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_key_is_random, setup, teardown),
         cmocka_unit_test_setup_teardown(test_collective_calls, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_nothing_ever_happens, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_events, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agreeing_alone, setup, teardown),
         cmocka_unit_test(test_settings_from_the_launcher),
-        cmocka_unit_test(test_alone_by_mistake_and_on_purpose),
+        cmocka_unit_test(test_single_by_mistake_and_on_request),
     };
     return cmocka_run_group_tests_name("single", tests, NULL, NULL);
 }

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 4, LAST = RANKS - 1, ACTS_MAX = 800, TOLD = 0 };
+enum { RANKS = 4, LAST = RANKS - 1, ACTS_MAX = 800, NOTIFIED = 0 };
 #define EXIT_NS  1000000000ull /* AQ_EXIT_TIMEOUT */
 #define QUARTER  (EXIT_NS / 4)
 #define BEGUN    5000000000ull
 #define LATER_NS 7000000ull
-#define FOR_EVER (1000 * EXIT_NS)
+#define FOREVER  (1000 * EXIT_NS)
 
 /* The signal that ends a process; the last two survive SIGKILL. */
-enum temper { OBEYS, WANTS_TERM, WANTS_KILL, ASLEEP, GOES };
+enum behavior { OBEYS, NEEDS_TERM, NEEDS_KILL, ASLEEP, SLOW };
 
-struct act { /* `what` is a signal, or TOLD */
+struct act { /* `what` is a signal, or NOTIFIED */
     uint64_t at;
     uint32_t rank;
     int what, code;
@@ -31,7 +31,7 @@ static struct {
     uint64_t now, over_at;
     struct act acts[ACTS_MAX];
     unsigned count, abandoned; /* messages about processes that do not end */
-    enum temper tempers[RANKS];
+    enum behavior behaviors[RANKS];
     int pending[RANKS]; /* the wait status of a process that ends now */
     bool ended[RANKS], over;
     int code;
@@ -50,21 +50,22 @@ static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
                     struct aqi_parcel *parcel)
 {
     if (message->type != AQI_CONTROL_EVENT || message->event != AQI_BOOT_EXIT) return;
-    closing_act(rank, TOLD, message->code);
-    if (one.tempers[rank] == OBEYS) one.pending[rank] = (message->code & 0xff) << 8;
+    closing_act(rank, NOTIFIED, message->code);
+    if (one.behaviors[rank] == OBEYS) one.pending[rank] = (message->code & 0xff) << 8;
 }
 
 static void on_kill(void *arg, uint32_t rank, int number)
 {
     closing_act(rank, number, 0);
-    enum temper temper = one.tempers[rank];
-    if ((number == SIGTERM && temper <= WANTS_TERM) || (number == SIGKILL && temper <= WANTS_KILL))
+    enum behavior behavior = one.behaviors[rank];
+    if ((number == SIGTERM && behavior <= NEEDS_TERM) ||
+        (number == SIGKILL && behavior <= NEEDS_KILL))
         one.pending[rank] = number;
 }
 
 static bool on_asleep(void *arg, uint32_t rank)
 {
-    return one.tempers[rank] == ASLEEP;
+    return one.behaviors[rank] == ASLEEP;
 }
 
 static void on_say(void *arg, bool always, const char *text)
@@ -116,12 +117,12 @@ static void closing_pass(uint64_t ns)
 }
 
 /* All have started; all but `absent` have joined. The end begins at BEGUN. */
-static void closing_open(const enum temper *tempers, uint32_t absent)
+static void closing_open(const enum behavior *behaviors, uint32_t absent)
 {
     memset(&one, 0, sizeof(one));
     one.now = 1;
     for (uint32_t i = 0; i < RANKS; i++) {
-        one.tempers[i] = tempers[i];
+        one.behaviors[i] = behaviors[i];
         one.pending[i] = -1;
     }
     struct aqi_hub_params params = {.ranks = RANKS,
@@ -129,7 +130,7 @@ static void closing_open(const enum temper *tempers, uint32_t absent)
                                     .fanout = 2,
                                     .program = "./program",
                                     .launcher = "aqrun",
-                                    .start_timeout_ns = FOR_EVER,
+                                    .start_timeout_ns = FOREVER,
                                     .exit_timeout_ns = EXIT_NS,
                                     .host_timeout_ns = EXIT_NS,
                                     .now_ns = one.now};
@@ -192,13 +193,13 @@ static void closing_expect_signal(uint32_t rank, int number, uint64_t at, bool w
 static void closing_expect(uint32_t first, uint32_t end, int code)
 {
     for (uint32_t i = first; i < end; i++) {
-        enum temper temper = one.tempers[i];
-        assert_int_equal(closing_times(i, TOLD, BEGUN), 1);
-        closing_expect_signal(i, SIGTERM, BEGUN + QUARTER, temper >= WANTS_TERM);
-        closing_expect_signal(i, SIGKILL, BEGUN + 3 * QUARTER, temper >= WANTS_KILL);
+        enum behavior behavior = one.behaviors[i];
+        assert_int_equal(closing_times(i, NOTIFIED, BEGUN), 1);
+        closing_expect_signal(i, SIGTERM, BEGUN + QUARTER, behavior >= NEEDS_TERM);
+        closing_expect_signal(i, SIGKILL, BEGUN + 3 * QUARTER, behavior >= NEEDS_KILL);
     }
     for (unsigned i = 0; i < one.count; i++)
-        if (one.acts[i].what == TOLD) assert_int_equal(one.acts[i].code, code);
+        if (one.acts[i].what == NOTIFIED) assert_int_equal(one.acts[i].code, code);
     assert_true(one.over);
     assert_int_equal(one.code, code);
 }
@@ -235,7 +236,7 @@ static void cause_signal(void)
 static const struct {
     void (*begin)(void);
     int code;
-    uint32_t told; /* ranks: without the one that caused it, or has died */
+    uint32_t notified; /* ranks: without the one that caused it, or has died */
 } causes[] = {
     {cause_exit, 7, LAST},       {cause_return, 5, LAST},    {cause_death, 137, LAST},
     {cause_quick_exit, 4, LAST}, {cause_signal, 130, RANKS},
@@ -245,21 +246,22 @@ static const struct {
  * Whatever ended the job, a rank that exits when asked gets no signal, and the job ends with its
  * last rank.
  */
-static void signals_come_after_parts_of_the_time_out(void **state)
+static void signals_follow_the_schedule(void **state)
 {
     static const uint64_t ends[] = {
-        [OBEYS] = 0, [WANTS_TERM] = QUARTER, [WANTS_KILL] = 3 * QUARTER};
+        [OBEYS] = 0, [NEEDS_TERM] = QUARTER, [NEEDS_KILL] = 3 * QUARTER};
     for (size_t cause = 0; cause < AQI_COUNT_OF(causes); cause++)
         for (unsigned draw = 0; draw < 27; draw++) {
-            const enum temper tempers[] = {(enum temper)(draw % 3), (enum temper)(draw / 3 % 3),
-                                           (enum temper)(draw / 9), OBEYS};
+            const enum behavior behaviors[] = {(enum behavior)(draw % 3),
+                                               (enum behavior)(draw / 3 % 3),
+                                               (enum behavior)(draw / 9), OBEYS};
             uint64_t end = 0;
             for (uint32_t i = 0; i < LAST; i++)
-                end = aqi_max(end, ends[tempers[i]]);
-            closing_open(tempers, RANKS);
+                end = aqi_max(end, ends[behaviors[i]]);
+            closing_open(behaviors, RANKS);
             causes[cause].begin();
-            closing_pass(FOR_EVER);
-            closing_expect(0, causes[cause].told, causes[cause].code);
+            closing_pass(FOREVER);
+            closing_expect(0, causes[cause].notified, causes[cause].code);
             assert_int_equal(one.over_at, BEGUN + end);
             assert_int_equal(one.abandoned, 0);
             closing_close();
@@ -267,13 +269,13 @@ static void signals_come_after_parts_of_the_time_out(void **state)
 }
 
 /* It may, for example, write its last output for as long as others may run before SIGKILL. */
-static void who_has_ended_the_job_gets_the_same_time(void **state)
+static void the_rank_that_ended_the_job_has_the_same_time(void **state)
 {
-    static const enum temper tempers[] = {OBEYS, OBEYS, OBEYS, WANTS_KILL};
-    closing_open(tempers, RANKS);
+    static const enum behavior behaviors[] = {OBEYS, OBEYS, OBEYS, NEEDS_KILL};
+    closing_open(behaviors, RANKS);
     closing_say(LAST, 7, "");
-    closing_pass(FOR_EVER);
-    assert_int_equal(closing_times(LAST, TOLD, BEGUN), 0);
+    closing_pass(FOREVER);
+    assert_int_equal(closing_times(LAST, NOTIFIED, BEGUN), 0);
     closing_expect_signal(LAST, SIGTERM, BEGUN + QUARTER, true);
     closing_expect_signal(LAST, SIGKILL, BEGUN + 3 * QUARTER, true);
     assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
@@ -282,15 +284,15 @@ static void who_has_ended_the_job_gets_the_same_time(void **state)
 }
 
 /* It cannot be notified, so there is nothing to wait for. */
-static void who_has_not_joined_gets_sigterm_at_once(void **state)
+static void a_rank_that_has_not_joined_gets_sigterm_at_once(void **state)
 {
-    static const enum temper tempers[] = {WANTS_TERM, OBEYS, OBEYS, OBEYS};
-    static const enum temper deaf[] = {WANTS_KILL, OBEYS, OBEYS, OBEYS};
-    closing_open(tempers, 0);
+    static const enum behavior behaviors[] = {NEEDS_TERM, OBEYS, OBEYS, OBEYS};
+    static const enum behavior deaf[] = {NEEDS_KILL, OBEYS, OBEYS, OBEYS};
+    closing_open(behaviors, 0);
     closing_say(LAST, 7, "");
     one.pending[LAST] = 7 << 8;
-    closing_pass(FOR_EVER);
-    assert_int_equal(closing_times(0, TOLD, BEGUN), 0);
+    closing_pass(FOREVER);
+    assert_int_equal(closing_times(0, NOTIFIED, BEGUN), 0);
     closing_expect_signal(0, SIGTERM, BEGUN, true);
     assert_int_equal(one.over_at, BEGUN);
     closing_close();
@@ -298,7 +300,7 @@ static void who_has_not_joined_gets_sigterm_at_once(void **state)
     closing_open(deaf, 0);
     closing_say(LAST, 7, "");
     one.pending[LAST] = 7 << 8;
-    closing_pass(FOR_EVER);
+    closing_pass(FOREVER);
     assert_int_equal(closing_times(0, SIGTERM, BEGUN), 2);
     closing_expect_signal(0, SIGKILL, BEGUN + 3 * QUARTER, true);
     assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
@@ -306,18 +308,18 @@ static void who_has_not_joined_gets_sigterm_at_once(void **state)
 }
 
 /* Time during which the job is stopped, before or after SIGTERM, postpones all that follows. */
-static void a_stopped_time_does_not_count(void **state)
+static void time_while_stopped_does_not_count(void **state)
 {
-    static const enum temper tempers[] = {WANTS_TERM, WANTS_KILL, WANTS_KILL, OBEYS};
+    static const enum behavior behaviors[] = {NEEDS_TERM, NEEDS_KILL, NEEDS_KILL, OBEYS};
     for (uint64_t before = LATER_NS; before < EXIT_NS / 2; before += EXIT_NS / 2 - 2 * LATER_NS) {
         const uint64_t stop = 10 * EXIT_NS, late = before < QUARTER ? stop : 0;
-        closing_open(tempers, RANKS);
+        closing_open(behaviors, RANKS);
         cause_exit();
         closing_pass(before);
         one.now += stop;
         aqi_hub_now(one.hub, one.now);
         aqi_hub_stopped(one.hub, stop);
-        closing_pass(FOR_EVER);
+        closing_pass(FOREVER);
         closing_expect_signal(0, SIGTERM, BEGUN + late + QUARTER, true);
         closing_expect_signal(1, SIGTERM, BEGUN + late + QUARTER, true);
         closing_expect_signal(1, SIGKILL, BEGUN + stop + 3 * QUARTER, true);
@@ -329,12 +331,12 @@ static void a_stopped_time_does_not_count(void **state)
 /* On a second request, SIGKILL is sent at once to those still alive. */
 static void a_second_signal_kills_at_once(void **state)
 {
-    static const enum temper tempers[] = {OBEYS, WANTS_TERM, WANTS_KILL, WANTS_KILL};
-    closing_open(tempers, RANKS);
+    static const enum behavior behaviors[] = {OBEYS, NEEDS_TERM, NEEDS_KILL, NEEDS_KILL};
+    closing_open(behaviors, RANKS);
     cause_signal();
     closing_pass(LATER_NS);
     aqi_hub_signal(one.hub, SIGINT);
-    closing_pass(FOR_EVER);
+    closing_pass(FOREVER);
     for (uint32_t i = 0; i < RANKS; i++) {
         closing_expect_signal(i, SIGTERM, 0, false);
         closing_expect_signal(i, SIGKILL, BEGUN + LATER_NS, i != 0);
@@ -350,19 +352,19 @@ static void a_second_signal_kills_at_once(void **state)
  */
 static void the_end_is_bounded(void **state)
 {
-    static const enum temper asleep[] = {OBEYS, ASLEEP, WANTS_TERM, OBEYS};
+    static const enum behavior asleep[] = {OBEYS, ASLEEP, NEEDS_TERM, OBEYS};
     closing_open(asleep, RANKS);
     cause_exit();
-    closing_pass(FOR_EVER);
+    closing_pass(FOREVER);
     assert_int_equal(one.over_at, BEGUN + 5 * QUARTER);
     assert_int_equal(one.abandoned, 1);
     assert_int_equal(one.code, 7);
     closing_close();
 
-    static const enum temper busy[] = {OBEYS, GOES, WANTS_TERM, OBEYS};
+    static const enum behavior busy[] = {OBEYS, SLOW, NEEDS_TERM, OBEYS};
     closing_open(busy, RANKS);
     cause_exit();
-    closing_pass(FOR_EVER);
+    closing_pass(FOREVER);
     assert_int_equal(one.over_at, BEGUN + (4 + 60) * QUARTER);
     assert_int_equal(one.abandoned, 1);
     closing_close();
@@ -378,14 +380,14 @@ static void the_first_code_is_kept(void **state)
     } rows[] = {
         {7, SIGSEGV, 7}, {7, 3 << 8, 7}, {0, SIGSEGV, 139}, {0, 3 << 8, 3}, {0, 0, 0}, {0, -1, 0},
     };
-    static const enum temper tempers[] = {WANTS_KILL, WANTS_TERM, WANTS_KILL, OBEYS};
+    static const enum behavior behaviors[] = {NEEDS_KILL, NEEDS_TERM, NEEDS_KILL, OBEYS};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
-        closing_open(tempers, RANKS);
+        closing_open(behaviors, RANKS);
         closing_say(LAST, rows[i].said, "");
         one.pending[LAST] = rows[i].said << 8;
         closing_pass(LATER_NS);
         one.pending[0] = rows[i].then;
-        closing_pass(FOR_EVER);
+        closing_pass(FOREVER);
         assert_true(one.over);
         assert_int_equal(one.code, rows[i].code);
         closing_close();
@@ -395,10 +397,10 @@ static void the_first_code_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signals_come_after_parts_of_the_time_out),
-        cmocka_unit_test(who_has_ended_the_job_gets_the_same_time),
-        cmocka_unit_test(who_has_not_joined_gets_sigterm_at_once),
-        cmocka_unit_test(a_stopped_time_does_not_count),
+        cmocka_unit_test(signals_follow_the_schedule),
+        cmocka_unit_test(the_rank_that_ended_the_job_has_the_same_time),
+        cmocka_unit_test(a_rank_that_has_not_joined_gets_sigterm_at_once),
+        cmocka_unit_test(time_while_stopped_does_not_count),
         cmocka_unit_test(a_second_signal_kills_at_once),
         cmocka_unit_test(the_end_is_bounded),
         cmocka_unit_test(the_first_code_is_kept),

@@ -28,7 +28,7 @@ static struct hub_note full(uint16_t type)
 }
 
 /* Decoding and encoding a note reproduces it, whichever fields it has. */
-static void notes_come_back(void **state)
+static void notes_are_decoded_as_encoded(void **state)
 {
     for (uint16_t type = HUB_HERE; type < HUB_NOTES; type++) {
         struct hub_note note = full(type), read, again;
@@ -51,7 +51,7 @@ static void notes_come_back(void **state)
 }
 
 /* Without its last byte of data, a note is shorter; without one before, it is malformed. */
-static void short_notes_are_refused(void **state)
+static void truncated_notes_are_rejected(void **state)
 {
     for (uint16_t type = HUB_HERE; type < HUB_NOTES; type++) {
         struct hub_note note = full(type), read;
@@ -69,7 +69,7 @@ static void short_notes_are_refused(void **state)
     }
 }
 
-static void unknown_notes_are_refused(void **state)
+static void unknown_notes_are_rejected(void **state)
 {
     static const uint16_t types[] = {0, HUB_NOTES, UINT16_MAX};
     uint8_t bytes[64] = {0};
@@ -80,7 +80,7 @@ static void unknown_notes_are_refused(void **state)
     }
 }
 
-static void frames_come_back(void **state)
+static void frames_are_decoded_as_encoded(void **state)
 {
     uint8_t bytes[HUB_FRAME_HEAD + 3] = {0};
     for (uint8_t kind = 1; kind < HUB_FRAMES; kind++) {
@@ -116,8 +116,10 @@ static void texts_are_one_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(notes_come_back),           cmocka_unit_test(short_notes_are_refused),
-        cmocka_unit_test(unknown_notes_are_refused), cmocka_unit_test(frames_come_back),
+        cmocka_unit_test(notes_are_decoded_as_encoded),
+        cmocka_unit_test(truncated_notes_are_rejected),
+        cmocka_unit_test(unknown_notes_are_rejected),
+        cmocka_unit_test(frames_are_decoded_as_encoded),
         cmocka_unit_test(texts_are_one_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

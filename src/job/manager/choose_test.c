@@ -72,7 +72,7 @@ static void use(const struct environment *environment)
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
 }
 
-static void who_started_us(void **state)
+static void detected_managers(void **state)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(environments); i++) {
         const struct environment *environment = &environments[i];
@@ -90,7 +90,7 @@ static void who_started_us(void **state)
 }
 
 /* Each kind reports that it did not start us, or what is missing. */
-static void managers_that_are_not_there(void **state)
+static void missing_managers(void **state)
 {
     static const struct {
         struct environment environment;
@@ -126,8 +126,8 @@ static void managers_that_are_not_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_started_us),
-        cmocka_unit_test(managers_that_are_not_there),
+        cmocka_unit_test(detected_managers),
+        cmocka_unit_test(missing_managers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

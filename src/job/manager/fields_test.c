@@ -47,7 +47,7 @@ static void messages_of_managers(void **state)
     assert_string_equal(manager_field(&fields, "b"), "1");
 }
 
-static void what_is_no_message(void **state)
+static void malformed_messages(void **state)
 {
     struct manager_fields fields;
     char many[20 * MANAGER_FIELDS] = "";
@@ -112,7 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_managers),      cmocka_unit_test(messages_of_managers),
-        cmocka_unit_test(what_is_no_message),     cmocka_unit_test(numbers),
+        cmocka_unit_test(malformed_messages),     cmocka_unit_test(numbers),
         cmocka_unit_test(words_that_can_be_sent), cmocka_unit_test(lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static void mappings_of_managers(void **state)
     expect_mapping("(vector,(0,4294967295,8))", "aaa");
 }
 
-static void mappings_of_nobody(void **state)
+static void malformed_mappings(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -201,7 +201,7 @@ static void names_are_exchanged_without_a_mapping(void **state)
     assert_false(asked.fenced);
 }
 
-static void ranks_that_cannot_be(void **state)
+static void invalid_ranks(void **state)
 {
     static const struct {
         uint32_t rank, size;
@@ -220,11 +220,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mappings_of_managers),
-        cmocka_unit_test(mappings_of_nobody),
+        cmocka_unit_test(malformed_mappings),
         cmocka_unit_test(a_mapping_of_too_many_blocks),
         cmocka_unit_test(hosts_are_numbered_by_ranks),
         cmocka_unit_test(names_are_exchanged_without_a_mapping),
-        cmocka_unit_test(ranks_that_cannot_be),
+        cmocka_unit_test(invalid_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

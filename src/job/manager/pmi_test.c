@@ -220,7 +220,7 @@ static const struct bad {
      AQ_EPROTO, "rank 2 of 2"},
 };
 
-static void managers_that_will_not_do(void **state)
+static void unusable_managers(void **state)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(bads); i++) {
         struct aqi_manager *manager = NULL;
@@ -236,7 +236,7 @@ static void managers_that_will_not_do(void **state)
 }
 
 /* More than the longest message, without an end. */
-static void a_flood(void **state)
+static void an_endless_message(void **state)
 {
     static char flood[MANAGER_MESSAGE];
     struct aqi_manager *manager = NULL;
@@ -267,8 +267,8 @@ int main(void)
         cmocka_unit_test(a_whole_job_of_pmi2),
         cmocka_unit_test(pmi2_without_job_id_and_version),
         cmocka_unit_test(hosts_by_exchange),
-        cmocka_unit_test(managers_that_will_not_do),
-        cmocka_unit_test(a_flood),
+        cmocka_unit_test(unusable_managers),
+        cmocka_unit_test(an_endless_message),
         cmocka_unit_test(aborts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

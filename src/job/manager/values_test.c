@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void any_bytes_there_and_back(void **state)
+static void encoding_and_decoding(void **state)
 {
     static uint8_t value[AQI_MANAGER_VALUE], again[AQI_MANAGER_VALUE];
     static char text[MANAGER_TEXT];
@@ -27,7 +27,7 @@ static void any_bytes_there_and_back(void **state)
     assert_int_equal(manager_encode(value, sizeof(value), text), MANAGER_TEXT - 1);
 }
 
-static void texts_of_nobody(void **state)
+static void malformed_texts(void **state)
 {
     static const char *const bad[] = {
         "",       ".",       "x",         "3",       "3.",          "3.AAA",  "3.AAAAA", "3.AA=A",
@@ -103,7 +103,7 @@ static void values_in_pieces(void **state)
     assert_int_equal(len, 0);
 }
 
-static void pieces_that_do_not_fit(void **state)
+static void mismatched_pieces(void **state)
 {
     static const char *const first[] = {"", "x", "40.AAAA", "3.AAAAAAAA"};
     for (size_t i = 0; i < AQI_COUNT_OF(first); i++) {
@@ -140,7 +140,7 @@ static void a_piece_of_one_byte(void **state)
 }
 
 /* They are rejected without asking the manager. */
-static void values_that_cannot_be(void **state)
+static void invalid_requests_are_not_sent(void **state)
 {
     memset(&kept, 0, sizeof(kept));
     strcpy(kept.key[0], "aq.key.5.0");
@@ -152,7 +152,7 @@ static void values_that_cannot_be(void **state)
     assert_int_equal(get(3, "ke.y", 200), AQ_EINVAL);
 }
 
-static void what_cannot_be_put(void **state)
+static void values_that_cannot_be_put(void **state)
 {
     static const uint8_t value[64];
     memset(&kept, 0, sizeof(kept));
@@ -169,10 +169,13 @@ static void what_cannot_be_put(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bytes_there_and_back), cmocka_unit_test(texts_of_nobody),
-        cmocka_unit_test(values_in_pieces),         cmocka_unit_test(pieces_that_do_not_fit),
-        cmocka_unit_test(what_cannot_be_put),       cmocka_unit_test(a_piece_of_one_byte),
-        cmocka_unit_test(values_that_cannot_be),
+        cmocka_unit_test(encoding_and_decoding),
+        cmocka_unit_test(malformed_texts),
+        cmocka_unit_test(values_in_pieces),
+        cmocka_unit_test(mismatched_pieces),
+        cmocka_unit_test(values_that_cannot_be_put),
+        cmocka_unit_test(a_piece_of_one_byte),
+        cmocka_unit_test(invalid_requests_are_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
