@@ -25,7 +25,7 @@ static struct aqi_control sample(uint16_t type)
     switch (type) {
     case AQI_CONTROL_JOB:
         message.rank = 3;
-        message.size = 70000 - 65000;
+        message.size = 5000;
         message.host = 1;
         message.hosts = 2;
         message.local_rank = 4;
@@ -98,7 +98,7 @@ static void assert_same(const struct aqi_control *a, const struct aqi_control *b
     if (a->len != 0) assert_memory_equal(a->data, b->data, a->len);
 }
 
-static void test_each_type_comes_back(void **state)
+static void test_round_trip(void **state)
 {
     for (uint16_t type = 1; type < AQI_CONTROL_TYPES; type++) {
         uint8_t buf[AQI_CONTROL_MAX];
@@ -124,7 +124,7 @@ static void test_bytes_are_pinned(void **state)
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }
 
-static void test_short_packets_are_refused(void **state)
+static void test_short_packets_are_rejected(void **state)
 {
     for (uint16_t type = 1; type < AQI_CONTROL_TYPES; type++) {
         uint8_t buf[AQI_CONTROL_MAX];
@@ -140,21 +140,8 @@ static void test_short_packets_are_refused(void **state)
     }
 }
 
-static void test_too_much_data_is_refused(void **state)
-{
-    static uint8_t data[AQI_CONTROL_CHUNK + 1];
-    uint8_t buf[AQI_CONTROL_HEAD + sizeof(data)];
-    struct aqi_control out, exit = {.type = AQI_CONTROL_EXIT, .data = data};
-    exit.len = AQI_CONTROL_TEXT + 1;
-    assert_int_equal(aqi_control_encode(&exit, buf), 0);
-    exit.len = AQI_CONTROL_TEXT;
-    size_t len = packet(&exit, buf);
-    assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
-    assert_int_equal(aqi_control_decode(buf, len + 1, &out), AQ_EPROTO);
-}
-
 /* The maximum data of each type, and not a byte more, in both directions. */
-static void test_the_most_data_of_each_type(void **state)
+static void test_maximum_data(void **state)
 {
     static const size_t most[AQI_CONTROL_TYPES] = {
         [AQI_CONTROL_REFUSE] = AQI_CONTROL_TEXT,  [AQI_CONTROL_CALL] = AQI_CONTROL_CHUNK,
@@ -293,11 +280,10 @@ static void test_random_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_type_comes_back),
+        cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_bytes_are_pinned),
-        cmocka_unit_test(test_short_packets_are_refused),
-        cmocka_unit_test(test_too_much_data_is_refused),
-        cmocka_unit_test(test_the_most_data_of_each_type),
+        cmocka_unit_test(test_short_packets_are_rejected),
+        cmocka_unit_test(test_maximum_data),
         cmocka_unit_test(test_types_that_do_not_exist),
         cmocka_unit_test(test_values_out_of_range),
         cmocka_unit_test(test_values_at_their_limits),

@@ -113,11 +113,23 @@ static void script_job(struct launcher *self)
     answer_job();
 }
 
-static void test_joining(void **state)
+static struct aqi_boot *joined(void)
 {
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
+    return boot;
+}
+
+static void close_both(struct aqi_boot *boot)
+{
+    aqi_boot_close(boot);
+    leave();
+}
+
+static void test_joining(void **state)
+{
+    struct aqi_boot *boot = joined();
     const struct aqi_boot_info *info = &boot->info;
     assert_ptr_equal(boot->kind, &aqi_boot_fork);
     assert_int_equal(info->rank, RANK);
@@ -140,8 +152,7 @@ static void test_joining(void **state)
     assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_OK);
     next(launcher.control, &message, &passed);
     assert_int_equal(message.type, AQI_CONTROL_BYE);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static void script_refuse(struct launcher *self)
@@ -227,15 +238,13 @@ static void test_failing_to_join(void **state)
  * A rank that ends may not have read all its messages; its own last message is delivered
  * nevertheless.
  */
-static void test_last_words(void **state)
+static void test_last_messages(void **state)
 {
-    struct aqi_boot *boot;
     struct aqi_control message = {.type = AQI_CONTROL_EVENT};
     int passed = -1;
     uint8_t buf[AQI_CONTROL_MAX];
     size_t len = sizeof(buf);
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    struct aqi_boot *boot = joined();
     answer(&message, -1);
     boot->kind->exit(boot, 7, NULL);
     aqi_boot_close(boot);
@@ -246,7 +255,7 @@ static void test_last_words(void **state)
     leave();
 }
 
-static void test_a_place_that_is_none(void **state)
+static void test_not_a_control_socket(void **state)
 {
     struct aqi_boot *_Atomic boot;
     int ends[2];
@@ -295,8 +304,7 @@ static void test_allgather_in_pieces(void **state)
     assert_memory_equal(all, mine, BIG);
     assert_memory_equal(all + BIG, mine, BIG);
     assert_int_equal(boot->kind->allgather(boot, mine, AQI_CONTROL_PART + 1, all), AQ_ESIZE);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static _Atomic int idle_rounds;
@@ -321,7 +329,7 @@ static void idle(void)
     atomic_fetch_add(&idle_rounds, 1);
 }
 
-static void test_waiting_with_something_to_do(void **state)
+static void test_idle_hook(void **state)
 {
     struct aqi_boot *boot;
     char all[SIZE];
@@ -329,15 +337,12 @@ static void test_waiting_with_something_to_do(void **state)
     boot->idle = idle;
     assert_int_equal(boot->kind->allgather(boot, "b", 1, all), AQ_OK);
     assert_memory_equal(all, "ab", SIZE);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static void test_share(void **state)
 {
-    struct aqi_boot *boot;
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    struct aqi_boot *boot = joined();
     /* The answers may arrive before the queries. */
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1}, launcher.page_fd);
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 2}, -1);
@@ -348,8 +353,7 @@ static void test_share(void **state)
     fd = -1;
     assert_int_equal(boot->kind->share(boot, "thing", 4096, &fd), AQ_EPROTO);
     assert_int_equal(fd, -1);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 struct seen {
@@ -379,10 +383,8 @@ static void send_event(enum aqi_boot_event_type type, uint32_t rank)
 
 static void test_events(void **state)
 {
-    struct aqi_boot *boot;
     struct seen seen = {0};
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    struct aqi_boot *boot = joined();
     assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 0);
     send_event(AQI_BOOT_PEER_LOST, 0);
@@ -410,16 +412,13 @@ static void test_events(void **state)
     assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_EPEER);
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_EPEER);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static void test_an_event_ends_a_call(void **state)
 {
-    struct aqi_boot *boot;
     struct seen seen = {0};
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    struct aqi_boot *boot = joined();
     send_event(AQI_BOOT_EXIT, 0);
     atomic_store(launcher.page, 1);
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
@@ -430,17 +429,14 @@ static void test_an_event_ends_a_call(void **state)
     assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 1);
     assert_false(aqi_boot_alert(boot));
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static void test_a_call_that_fails(void **state)
 {
-    struct aqi_boot *boot;
     uint8_t all[SIZE];
     static const uint8_t big[BIG];
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    struct aqi_boot *boot = joined();
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT,
                                  .seq = 1,
                                  .status = AQ_EMISMATCH,
@@ -451,27 +447,22 @@ static void test_a_call_that_fails(void **state)
     assert_int_equal(boot->kind->allgather(boot, "x", 1, all), AQ_EMISMATCH);
     assert_string_equal(aq_error_message(), "disagree");
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
     /* Nor is a table of too few bytes mapped, */
     const void *table;
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    boot = joined();
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1, .bytes = SIZE * BIG},
            launcher.page_fd);
     assert_int_equal(aqi_boot_table(boot, big, BIG, &table), AQ_EPROTO);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
     /* and a result of the wrong size must not be written beyond `all`. */
-    assert_int_equal(join(script_job, &boot), AQ_OK);
-    await_script();
+    boot = joined();
     answer(
         &(struct aqi_control){
             .type = AQI_CONTROL_RESULT, .seq = 1, .bytes = 8, .data = "disagree", .len = 8},
         -1);
     assert_int_equal(boot->kind->allgather(boot, "x", 1, all), AQ_EPROTO);
-    aqi_boot_close(boot);
-    leave();
+    close_both(boot);
 }
 
 static int setup(void **state)
@@ -485,10 +476,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joining),
         cmocka_unit_test(test_failing_to_join),
-        cmocka_unit_test(test_last_words),
-        cmocka_unit_test(test_a_place_that_is_none),
+        cmocka_unit_test(test_last_messages),
+        cmocka_unit_test(test_not_a_control_socket),
         cmocka_unit_test(test_allgather_in_pieces),
-        cmocka_unit_test(test_waiting_with_something_to_do),
+        cmocka_unit_test(test_idle_hook),
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_an_event_ends_a_call),

@@ -100,50 +100,44 @@ static void calls_expect(uint32_t rank, const struct aqi_control *message, aq_st
     assert_int_equal(aqi_hub_said(one.hub, rank, message), status);
 }
 
-static void a_call_of_some_pieces(void **state)
+static void calls_expect_piece(uint32_t rank, uint32_t call, uint32_t seq, uint64_t offset,
+                               size_t len, aq_status status)
 {
+    struct aqi_control message = calls_piece(call, seq, offset, len);
+    calls_expect(rank, &message, status);
+}
+
+static void a_call_in_pieces(void **state)
+{
+    enum { GATHER = AQI_CALL_ALLGATHER };
+    struct aqi_control another_size = calls_piece(GATHER, 1, 5, 3);
+    another_size.bytes = 9;
     calls_open(2);
-    struct aqi_control message = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 5);
-    struct aqi_control bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
-    calls_expect(0, &bad, AQ_EPROTO); /* not the first piece */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 2, 0, 5);
-    calls_expect(0, &bad, AQ_EPROTO); /* of a later call */
-    bad.seq = 0;
-    calls_expect(0, &bad, AQ_EPROTO);
-    calls_expect(0, &message, AQ_OK);
-    calls_expect(0, &message, AQ_EPROTO); /* again */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 4, 3);
-    calls_expect(0, &bad, AQ_EPROTO); /* overlaps */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 4);
-    calls_expect(0, &bad, AQ_EPROTO); /* too much */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
-    bad.bytes = 9;
-    calls_expect(0, &bad, AQ_EPROTO); /* not the size of before */
-    bad = calls_piece(AQI_CALL_TABLE, 1, 5, 3);
-    calls_expect(0, &bad, AQ_EPROTO); /* or another call */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 0);
-    calls_expect(0, &bad, AQ_EPROTO); /* nothing */
-    message = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
-    calls_expect(0, &message, AQ_OK);
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 8, 0);
-    calls_expect(0, &bad, AQ_EPROTO); /* beyond the end */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 2, 0, 8);
-    calls_expect(0, &bad, AQ_EPROTO); /* the next call, before this one has its result */
-    bad = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 8);
-    calls_expect(0, &bad, AQ_EPROTO);
+    calls_expect_piece(0, GATHER, 1, 5, 3, AQ_EPROTO); /* not the first piece */
+    calls_expect_piece(0, GATHER, 2, 0, 5, AQ_EPROTO); /* of a later call */
+    calls_expect_piece(0, GATHER, 0, 0, 5, AQ_EPROTO);
+    calls_expect_piece(0, GATHER, 1, 0, 5, AQ_OK);
+    calls_expect_piece(0, GATHER, 1, 0, 5, AQ_EPROTO); /* again */
+    calls_expect_piece(0, GATHER, 1, 4, 3, AQ_EPROTO); /* overlaps */
+    calls_expect_piece(0, GATHER, 1, 5, 4, AQ_EPROTO); /* too much */
+    calls_expect(0, &another_size, AQ_EPROTO);
+    calls_expect_piece(0, AQI_CALL_TABLE, 1, 5, 3, AQ_EPROTO); /* another call */
+    calls_expect_piece(0, GATHER, 1, 5, 0, AQ_EPROTO);         /* nothing */
+    calls_expect_piece(0, GATHER, 1, 5, 3, AQ_OK);
+    calls_expect_piece(0, GATHER, 1, 8, 0, AQ_EPROTO); /* beyond the end */
+    calls_expect_piece(0, GATHER, 2, 0, 8, AQ_EPROTO); /* this one has no result yet */
+    calls_expect_piece(0, GATHER, 1, 0, 8, AQ_EPROTO);
     assert_int_equal(one.results, 0);
-    message = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 8);
-    calls_expect(1, &message, AQ_OK);
+    calls_expect_piece(1, GATHER, 1, 0, 8, AQ_OK);
     assert_int_equal(one.results, 2);
     assert_int_equal(one.len, 16);
     assert_memory_equal(one.bytes, data, 8);
-    calls_expect(1, &message, AQ_EPROTO); /* it has ended */
-    message.seq = 2;
-    calls_expect(1, &message, AQ_OK);
+    calls_expect_piece(1, GATHER, 1, 0, 8, AQ_EPROTO); /* it has ended */
+    calls_expect_piece(1, GATHER, 2, 0, 8, AQ_OK);
     aqi_hub_close(one.hub);
 }
 
-static void parts_have_a_size(void **state)
+static void parts_have_a_maximum_size(void **state)
 {
     static const struct {
         uint32_t ranks, call;
@@ -185,8 +179,7 @@ static void calls_without_data(void **state)
     calls_expect(0, &message, AQ_OK); /* a barrier */
     assert_int_equal(one.results, 1);
     assert_int_equal(one.len, 0);
-    message = calls_piece(AQI_CALL_TABLE, 2, 0, 8);
-    calls_expect(0, &message, AQ_OK);
+    calls_expect_piece(0, AQI_CALL_TABLE, 2, 0, 8, AQ_OK);
     assert_int_equal(one.tables, 1);
     assert_int_equal(one.len, 8);
     aqi_hub_close(one.hub);
@@ -232,11 +225,9 @@ static void calls_after_a_failed_one(void **state)
     assert_int_equal(one.results, 0);
     unsigned failures = one.failures;
     assert_true(failures >= 1);
-    message = calls_piece(AQI_CALL_ALLGATHER, 2, 0, 5);
-    calls_expect(0, &message, AQ_OK);
+    calls_expect_piece(0, AQI_CALL_ALLGATHER, 2, 0, 5, AQ_OK);
     assert_int_equal(one.failures, failures + 1);
-    message = calls_piece(AQI_CALL_ALLGATHER, 2, 5, 3);
-    calls_expect(0, &message, AQ_OK);
+    calls_expect_piece(0, AQI_CALL_ALLGATHER, 2, 5, 3, AQ_OK);
     assert_int_equal(one.failures, failures + 1);
     aqi_hub_close(one.hub);
 }
@@ -244,7 +235,7 @@ static void calls_after_a_failed_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_of_some_pieces),    cmocka_unit_test(parts_have_a_size),
+        cmocka_unit_test(a_call_in_pieces),         cmocka_unit_test(parts_have_a_maximum_size),
         cmocka_unit_test(calls_without_data),       cmocka_unit_test(names_of_shared_objects),
         cmocka_unit_test(calls_after_a_failed_one),
     };

@@ -1,8 +1,6 @@
 /* Frames that no agent sends, the limit on unacknowledged data, and what is reported at the end. */
 #include "job/hub/flow_world_test.h"
 
-static const struct hub_note entry = {.type = HUB_PASS, .code = 18};
-
 static size_t packed(const struct hub_note *what, uint8_t bytes[256])
 {
     struct aqi_parcel *parcel = hub_note_encode(what);
@@ -16,7 +14,7 @@ static size_t packed(const struct hub_note *what, uint8_t bytes[256])
 
 /* Sent to 1, with parent 0 and child 3, but not 4, attached; and to the root, with 1 and 2
  * attached. */
-static void nonsense_changes_nothing(void **state)
+static void malformed_frames_change_nothing(void **state)
 {
     const uint32_t epoch = 1;
     uint8_t pass_on[256], says[256];
@@ -82,10 +80,9 @@ static void nonsense_changes_nothing(void **state)
     }
 }
 
-static void entries_come_once(void **state)
+static void entries_are_applied_once(void **state)
 {
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(4, 1, 0);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
@@ -99,10 +96,9 @@ static void entries_come_once(void **state)
 }
 
 /* 7 has one child, the last agent: nothing is kept for another. */
-static void what_all_have_is_said(void **state)
+static void a_complete_subtree_is_reported(void **state)
 {
-    open_one(7);
-    aqi_hub_attached(one.hub, 3);
+    open_attached(7);
     attach(15, 1, 0);
     note(3, HUB_FRAME_ENTRY, 0, 1, &entry);
     assert_int_equal(sent(3, HUB_FRAME_APPLIED, 0, 1), 0);
@@ -116,14 +112,14 @@ static void what_all_have_is_said(void **state)
 
 /* The child through which an agent's facts came is lost, but an ancestor of the agent is
  * attached. */
-static void acknowledgements_find_another_way(void **state)
+static void acknowledgments_find_another_path(void **state)
 {
     open_one(0);
     attach(1, 1, 0);
     fact(1, 7, 1, &say);
     aqi_hub_link_lost(one.hub, 1, false, "reset");
     attach(3, 2, 0);
-    pass(TIME_OUT / 2);
+    pass(TIMEOUT_NS / 2);
     assert_int_equal(sent(3, HUB_FRAME_GOT, 7, 1), 1);
     aqi_hub_close(one.hub);
 }
@@ -203,7 +199,7 @@ static void many_bytes_are_acknowledged_at_once(void **state)
 /* --- the end --------------------------------------------------------------------------------- */
 
 /* Only an agent that has never reached the root needs the process that started it. */
-static void who_has_started_it_is_gone(void **state)
+static void the_process_that_started_the_agent_has_ended(void **state)
 {
     for (unsigned runs = 0; runs < 2; runs++) {
         open_one(3);
@@ -218,8 +214,7 @@ static void who_has_started_it_is_gone(void **state)
         assert_int_equal(one.says, 1);
         aqi_hub_close(one.hub);
     }
-    open_one(3);
-    aqi_hub_attached(one.hub, 1);
+    open_attached(3);
     aqi_hub_forsaken(one.hub);
     assert_int_equal(one.says, 0);
     assert_false(one.over);
@@ -232,7 +227,7 @@ static void who_has_started_it_is_gone(void **state)
 }
 
 /* While its ranks end, it accepts no frames and no agents. */
-static void who_is_without_hope_is_deaf(void **state)
+static void an_agent_that_cannot_reach_the_root_ignores_frames(void **state)
 {
     static const char why[] = "lost";
     open_one(1);
@@ -261,32 +256,29 @@ static void who_is_without_hope_is_deaf(void **state)
 }
 
 /* The reason for the lost connection is reported if it is known, but not that of an earlier one. */
-static void why_there_was_no_way(void **state)
+static void the_reason_for_the_lost_connection(void **state)
 {
     for (unsigned known = 0; known < 3; known++) {
-        open_one(1);
-        aqi_hub_attached(one.hub, 0);
+        open_attached(1);
         aqi_hub_link_lost(one.hub, 0, false, "cut");
         if (known != 0) aqi_hub_unreachable(one.hub, 0, false, known == 1 ? "X" : "no route");
         if (known == 2) {
             aqi_hub_attached(one.hub, 0);
             aqi_hub_link_lost(one.hub, 0, false, "cut");
         }
-        pass(2 * TIME_OUT);
+        pass(2 * TIMEOUT_NS);
         assert_true(one.over);
-        const char *end = strstr(one.text, "no connection for 2 s");
-        assert_non_null(end);
-        assert_string_equal(end + strlen("no connection for 2 s"), known == 1 ? ": X" : "");
+        const char *reason = strstr(one.text, "no connection for 2 s");
+        assert_non_null(reason);
+        assert_string_equal(reason + strlen("no connection for 2 s"), known == 1 ? ": X" : "");
         aqi_hub_close(one.hub);
     }
 }
 
 /* It is no longer needed, which is not a failure. */
-static void who_has_done_its_part_ends_well(void **state)
+static void an_agent_that_is_done_ends_with_code_0(void **state)
 {
-    const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
-    open_one(3);
-    aqi_hub_attached(one.hub, 1);
+    open_attached(3);
     note(1, HUB_FRAME_ENTRY, 0, 1, &end);
     frame(1, HUB_FRAME_GOT, 3, 1, NULL, 0);
     aqi_hub_link_lost(one.hub, 1, true, "it was closed");
@@ -296,37 +288,36 @@ static void who_has_done_its_part_ends_well(void **state)
 }
 
 /* The hub must be called when it stops waiting for the first of them. */
-static void lost_children_have_their_time(void **state)
+static void lost_children_have_a_time_limit(void **state)
 {
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(3, 1, 0);
     attach(4, 1, 0);
-    uint64_t first = one.now + 2 * TIME_OUT;
+    uint64_t first = one.now + 2 * TIMEOUT_NS;
     aqi_hub_link_lost(one.hub, 3, false, "cut");
     assert_true(aqi_hub_tick(one.hub) == first);
-    pass(TIME_OUT);
+    pass(TIMEOUT_NS);
     aqi_hub_link_lost(one.hub, 4, false, "cut");
     assert_true(aqi_hub_tick(one.hub) == first);
-    pass(TIME_OUT);
-    assert_true(aqi_hub_tick(one.hub) == first + TIME_OUT);
+    pass(TIMEOUT_NS);
+    assert_true(aqi_hub_tick(one.hub) == first + TIMEOUT_NS);
     aqi_hub_close(one.hub);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nonsense_changes_nothing),
-        cmocka_unit_test(entries_come_once),
-        cmocka_unit_test(what_all_have_is_said),
-        cmocka_unit_test(acknowledgements_find_another_way),
+        cmocka_unit_test(malformed_frames_change_nothing),
+        cmocka_unit_test(entries_are_applied_once),
+        cmocka_unit_test(a_complete_subtree_is_reported),
+        cmocka_unit_test(acknowledgments_find_another_path),
         cmocka_unit_test(output_has_a_window),
         cmocka_unit_test(many_bytes_are_acknowledged_at_once),
-        cmocka_unit_test(who_has_started_it_is_gone),
-        cmocka_unit_test(who_is_without_hope_is_deaf),
-        cmocka_unit_test(why_there_was_no_way),
-        cmocka_unit_test(who_has_done_its_part_ends_well),
-        cmocka_unit_test(lost_children_have_their_time),
+        cmocka_unit_test(the_process_that_started_the_agent_has_ended),
+        cmocka_unit_test(an_agent_that_cannot_reach_the_root_ignores_frames),
+        cmocka_unit_test(the_reason_for_the_lost_connection),
+        cmocka_unit_test(an_agent_that_is_done_ends_with_code_0),
+        cmocka_unit_test(lost_children_have_a_time_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

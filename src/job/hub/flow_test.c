@@ -5,7 +5,7 @@
 #include "job/hub/flow_world_test.h"
 
 /* It attached to the root because 1, which started it, was too busy to answer. */
-static void who_came_another_way_is_not_missed(void **state)
+static void an_agent_that_attached_elsewhere_is_not_missing(void **state)
 {
     static const char why[] = "the session has ended";
     const struct hub_note failed = {
@@ -21,37 +21,36 @@ static void who_came_another_way_is_not_missed(void **state)
 }
 
 /* Agent 7 is attached to 1, bypassing 3, which has attached to the root itself. */
-static void acknowledgements_go_where_facts_came_from(void **state)
+static void acknowledgments_take_the_path_of_their_facts(void **state)
 {
     open_one(0);
     attach(1, 1, 0);
     fact(1, 7, 1, &say);
     attach(3, 2, 0);
-    pass(TIME_OUT);
+    pass(TIMEOUT_NS);
     assert_int_equal(sent(1, HUB_FRAME_GOT, 7, 1), 1);
     assert_int_equal(sent(3, HUB_FRAME_GOT, 7, 1), 0);
     aqi_hub_close(one.hub);
 }
 
-static void who_repeats_a_fact_is_told_again(void **state)
+static void a_repeated_fact_is_acknowledged_again(void **state)
 {
     open_one(0);
     attach(1, 1, 0);
     fact(1, 1, 1, &say);
-    pass(TIME_OUT);
+    pass(TIMEOUT_NS);
     assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 1), 1);
     fact(1, 1, 1, &say);
-    pass(TIME_OUT);
+    pass(TIMEOUT_NS);
     assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 1), 2);
     aqi_hub_close(one.hub);
 }
 
 /* An acknowledgment of another agent's many facts is forwarded by one that has sent nothing
  * itself. */
-static void acknowledgements_are_of_whom_they_name(void **state)
+static void acknowledgments_are_forwarded_to_the_named_agent(void **state)
 {
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(3, 1, 0);
     frame(0, HUB_FRAME_GOT, 3, 99, NULL, 0);
     assert_int_equal(sent(3, HUB_FRAME_GOT, 3, 99), 1);
@@ -59,11 +58,9 @@ static void acknowledgements_are_of_whom_they_name(void **state)
 }
 
 /* The log position of 7 implies nothing about 15 below it. */
-static void entries_are_kept_for_all_below(void **state)
+static void entries_are_kept_for_the_whole_subtree(void **state)
 {
-    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(3, 1, 0);
     attach(4, 1, 0);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
@@ -71,7 +68,7 @@ static void entries_are_kept_for_all_below(void **state)
     frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
     aqi_hub_link_lost(one.hub, 3, true, "it died");
     attach(7, 2, 2);
-    pass(3 * TIME_OUT); /* nothing is kept for 3 now */
+    pass(3 * TIMEOUT_NS); /* nothing is kept for 3 now */
     aqi_hub_link_lost(one.hub, 7, true, "it died, too");
     attach(15, 2, 0);
     assert_int_equal(sent(15, HUB_FRAME_GONE, 15, 0), 0);
@@ -83,20 +80,18 @@ static void entries_are_kept_for_all_below(void **state)
 /* Agents below one that is declared dead may still need entries that it did not forward. */
 static void entries_are_kept_for_orphans(void **state)
 {
-    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
     const struct hub_note lost = {.type = HUB_LOST, .rank = 3, .data = "", .len = 0};
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(3, 1, 0);
     attach(4, 1, 0);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
     aqi_hub_link_lost(one.hub, 3, true, "it died");
     note(0, HUB_FRAME_ENTRY, 0, 2, &lost);
     frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
-    pass(TIME_OUT);
+    pass(TIMEOUT_NS);
     attach(8, 2, 0);
     assert_int_equal(sent(8, HUB_FRAME_ENTRY, 1, 1), 1);
-    pass(TIME_OUT + 1);
+    pass(TIMEOUT_NS + 1);
     frame(8, HUB_FRAME_APPLIED, 8, 2, NULL, 0);
     attach(7, 2, 0); /* too late here, but perhaps not further up */
     assert_int_equal(one.detached, 1u << 7);
@@ -105,11 +100,9 @@ static void entries_are_kept_for_orphans(void **state)
 }
 
 /* On another path, entries may have reached the attaching agent before us. */
-static void who_is_ahead_is_taken(void **state)
+static void an_agent_that_is_ahead_may_attach(void **state)
 {
-    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
     attach(7, 2, 3);
     frame(7, HUB_FRAME_APPLIED, 7, 3, NULL, 0);
@@ -123,7 +116,7 @@ static void who_is_ahead_is_taken(void **state)
 /*
  * The report that 3 was attached to 1 and lost there arrives long after 3 has attached to the root.
  */
-static void old_news_of_links_count_for_nothing(void **state)
+static void outdated_reports_of_links_are_ignored(void **state)
 {
     const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
     const struct hub_note lost = {
@@ -142,7 +135,7 @@ static void old_news_of_links_count_for_nothing(void **state)
 }
 
 /* Here or elsewhere: an agent that returns in time is not lost. */
-static void whose_line_breaks_has_a_while_to_come_again(void **state)
+static void an_agent_with_a_broken_link_may_reconnect(void **state)
 {
     const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
     const struct hub_note lost = {
@@ -157,10 +150,10 @@ static void whose_line_breaks_has_a_while_to_come_again(void **state)
             else
                 aqi_hub_link_lost(one.hub, 1, false, "reset");
             uint32_t who = between != 0 ? 3 : 1;
-            pass(TIME_OUT - 1);
+            pass(TIMEOUT_NS - 1);
             assert_true(aqi_hub_agent_here(one.hub, who));
             if (comes != 0) attach(who, 2, 0);
-            pass(TIME_OUT);
+            pass(TIMEOUT_NS);
             assert_int_equal(aqi_hub_agent_here(one.hub, who), comes != 0);
             assert_int_equal(aqi_hub_ending(one.hub), comes == 0);
             aqi_hub_close(one.hub);
@@ -168,11 +161,10 @@ static void whose_line_breaks_has_a_while_to_come_again(void **state)
 }
 
 /* But not if the root has ended: there is no agent to call. */
-static void the_root_is_called_again_when_the_line_broke(void **state)
+static void the_root_is_called_again_after_a_broken_link(void **state)
 {
     for (int ended = 0; ended < 2; ended++) {
-        open_one(1);
-        aqi_hub_attached(one.hub, 0);
+        open_attached(1);
         aqi_hub_link_lost(one.hub, 0, ended != 0, "reset");
         assert_int_equal(one.called, ended == 0);
         assert_int_equal(one.over, ended != 0);
@@ -183,10 +175,9 @@ static void the_root_is_called_again_when_the_line_broke(void **state)
 }
 
 /* One agent between it and the root. */
-static void who_has_lost_its_parent_calls_twice(void **state)
+static void an_agent_without_its_parent_calls_its_ancestors(void **state)
 {
-    open_one(15);
-    aqi_hub_attached(one.hub, 7);
+    open_attached(15);
     aqi_hub_link_lost(one.hub, 7, true, "it died");
     assert_int_equal(one.last_called, 3);
     aqi_hub_unreachable(one.hub, 3, false, "no answer");
@@ -198,24 +189,23 @@ static void who_has_lost_its_parent_calls_twice(void **state)
 }
 
 /* It calls as long as the root waits, but not continuously. */
-static void who_is_cut_off_calls_over_and_over(void **state)
+static void a_disconnected_agent_keeps_calling(void **state)
 {
     static const uint32_t callers[] = {1, 15};
     for (unsigned i = 0; i < AQI_COUNT_OF(callers); i++)
         for (int mended = 0; mended < 2; mended++) {
             uint32_t parent = aqi_hub_parent(callers[i], FANOUT);
-            open_one(callers[i]);
-            aqi_hub_attached(one.hub, parent);
+            open_attached(callers[i]);
             aqi_hub_link_lost(one.hub, parent, false, "silent");
             unsigned calls = 0, parents = 0, roots = 0;
-            for (uint64_t until = one.now + TIME_OUT / 4 * 6; one.now < until;) {
+            for (uint64_t until = one.now + TIMEOUT_NS / 4 * 6; one.now < until;) {
                 calls = one.called;
                 parents += one.last_called == parent;
                 roots += one.last_called == 0;
-                pass(TIME_OUT / 100); /* no route: the failure is immediate */
+                pass(TIMEOUT_NS / 100); /* no route: the failure is immediate */
                 aqi_hub_unreachable(one.hub, one.last_called, false, "no route");
                 while (one.called == calls)
-                    pass(TIME_OUT / 100);
+                    pass(TIMEOUT_NS / 100);
             }
             assert_in_range(one.called, 20, 100);
             assert_true(parents > 10 && roots > 10);
@@ -223,13 +213,13 @@ static void who_is_cut_off_calls_over_and_over(void **state)
             if (mended) {
                 aqi_hub_attached(one.hub, one.last_called);
                 calls = one.called;
-                pass(10 * TIME_OUT);
+                pass(10 * TIMEOUT_NS);
                 assert_int_equal(one.called, calls);
                 assert_false(one.over);
             } else {
-                pass(TIME_OUT / 2 - TIME_OUT / 10);
+                pass(TIMEOUT_NS / 2 - TIMEOUT_NS / 10);
                 assert_false(one.over);
-                pass(TIME_OUT / 10);
+                pass(TIMEOUT_NS / 10);
                 assert_true(one.over);
             }
             aqi_hub_close(one.hub);
@@ -237,11 +227,10 @@ static void who_is_cut_off_calls_over_and_over(void **state)
 }
 
 /* It ends, and agents below it, which still belong to the job, attach elsewhere. */
-static void who_is_given_up_hears_it_from_the_log(void **state)
+static void an_agent_declared_dead_ends(void **state)
 {
     const struct hub_note lost = {.type = HUB_LOST, .rank = 1, .data = "", .len = 0};
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     attach(3, 1, 0);
     note(0, HUB_FRAME_ENTRY, 0, 1, &lost);
     assert_int_equal(one.detached, 1u << 0 | 1u << 3);
@@ -266,12 +255,10 @@ static void ranks_that_have_ended_are_not_lost_with_their_host(void **state)
 }
 
 /* Its last facts may hold the exit code of the job. */
-static void who_has_closed_leaves_when_the_root_knows_all(void **state)
+static void a_closed_agent_leaves_once_its_facts_are_acknowledged(void **state)
 {
-    const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
     for (int known = 0; known < 2; known++) {
-        open_one(3);
-        aqi_hub_attached(one.hub, 1);
+        open_attached(3);
         note(1, HUB_FRAME_ENTRY, 0, 1, &end);
         assert_int_equal(sent(1, HUB_FRAME_FACT, 3, 1), 1); /* CLOSED */
         if (known != 0) frame(1, HUB_FRAME_GOT, 3, 1, NULL, 0);
@@ -285,12 +272,11 @@ static void who_has_closed_leaves_when_the_root_knows_all(void **state)
 }
 
 /* As long as the root waits for it, and no longer. */
-static void who_is_alone_gives_up(void **state)
+static void a_disconnected_agent_ends_after_the_timeout(void **state)
 {
-    open_one(3);
-    aqi_hub_attached(one.hub, 1);
+    open_attached(3);
     aqi_hub_link_lost(one.hub, 1, true, "it died");
-    pass(2 * TIME_OUT - 1);
+    pass(2 * TIMEOUT_NS - 1);
     assert_false(one.over);
     pass(1);
     assert_true(one.over);
@@ -299,12 +285,12 @@ static void who_is_alone_gives_up(void **state)
     aqi_hub_close(one.hub);
 }
 
-static void who_never_answers_ends_the_job(void **state)
+static void an_agent_that_never_attaches_ends_the_job(void **state)
 {
     open_one(0);
     attach(1, 1, 0);
     attach(2, 1, 0);
-    pass(60 * TIME_OUT - 1);
+    pass(60 * TIMEOUT_NS - 1);
     assert_false(aqi_hub_ending(one.hub));
     pass(1);
     assert_true(aqi_hub_ending(one.hub));
@@ -313,7 +299,7 @@ static void who_never_answers_ends_the_job(void **state)
 }
 
 /* Other hosts have the result, and would wait for the ranks of this one. */
-static void who_has_no_room_for_a_result_ends_the_job(void **state)
+static void an_agent_without_memory_for_a_result_ends_the_job(void **state)
 {
     const struct hub_note result = {.type = HUB_RESULT,
                                     .seq = 1,
@@ -321,8 +307,7 @@ static void who_has_no_room_for_a_result_ends_the_job(void **state)
                                     .bytes = AGENTS,
                                     .data = "0123456789abcdef",
                                     .len = AGENTS};
-    open_one(1);
-    aqi_hub_attached(one.hub, 0);
+    open_attached(1);
     note(0, HUB_FRAME_ENTRY, 0, 1, &result);
     assert_int_equal(sent(0, HUB_FRAME_FACT, 1, 1), 1);
     for (unsigned i = 0; i < one.count; i++)
@@ -333,24 +318,24 @@ static void who_has_no_room_for_a_result_ends_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_came_another_way_is_not_missed),
-        cmocka_unit_test(acknowledgements_go_where_facts_came_from),
-        cmocka_unit_test(who_repeats_a_fact_is_told_again),
-        cmocka_unit_test(acknowledgements_are_of_whom_they_name),
-        cmocka_unit_test(entries_are_kept_for_all_below),
+        cmocka_unit_test(an_agent_that_attached_elsewhere_is_not_missing),
+        cmocka_unit_test(acknowledgments_take_the_path_of_their_facts),
+        cmocka_unit_test(a_repeated_fact_is_acknowledged_again),
+        cmocka_unit_test(acknowledgments_are_forwarded_to_the_named_agent),
+        cmocka_unit_test(entries_are_kept_for_the_whole_subtree),
         cmocka_unit_test(entries_are_kept_for_orphans),
-        cmocka_unit_test(who_is_ahead_is_taken),
-        cmocka_unit_test(old_news_of_links_count_for_nothing),
-        cmocka_unit_test(whose_line_breaks_has_a_while_to_come_again),
-        cmocka_unit_test(the_root_is_called_again_when_the_line_broke),
-        cmocka_unit_test(who_has_lost_its_parent_calls_twice),
-        cmocka_unit_test(who_is_cut_off_calls_over_and_over),
-        cmocka_unit_test(who_is_given_up_hears_it_from_the_log),
+        cmocka_unit_test(an_agent_that_is_ahead_may_attach),
+        cmocka_unit_test(outdated_reports_of_links_are_ignored),
+        cmocka_unit_test(an_agent_with_a_broken_link_may_reconnect),
+        cmocka_unit_test(the_root_is_called_again_after_a_broken_link),
+        cmocka_unit_test(an_agent_without_its_parent_calls_its_ancestors),
+        cmocka_unit_test(a_disconnected_agent_keeps_calling),
+        cmocka_unit_test(an_agent_declared_dead_ends),
         cmocka_unit_test(ranks_that_have_ended_are_not_lost_with_their_host),
-        cmocka_unit_test(who_has_closed_leaves_when_the_root_knows_all),
-        cmocka_unit_test(who_is_alone_gives_up),
-        cmocka_unit_test(who_never_answers_ends_the_job),
-        cmocka_unit_test(who_has_no_room_for_a_result_ends_the_job),
+        cmocka_unit_test(a_closed_agent_leaves_once_its_facts_are_acknowledged),
+        cmocka_unit_test(a_disconnected_agent_ends_after_the_timeout),
+        cmocka_unit_test(an_agent_that_never_attaches_ends_the_job),
+        cmocka_unit_test(an_agent_without_memory_for_a_result_ends_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

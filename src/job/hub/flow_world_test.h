@@ -11,7 +11,7 @@
 
 /* A tree of fanout 2: 0 has 1 and 2, 1 has 3 and 4, 3 has 7 and 8, 7 has 15. A rank on each. */
 enum { AGENTS = 16, FANOUT = 2, SENT_MAX = 64 };
-#define TIME_OUT 1000000000ull
+#define TIMEOUT_NS 1000000000ull
 
 struct sent {
     uint32_t to;
@@ -100,9 +100,9 @@ static inline void open_one(uint32_t agent)
                                     .agent_of = agent_of,
                                     .program = "./program",
                                     .launcher = "aqrun",
-                                    .start_timeout_ns = 60 * TIME_OUT,
-                                    .exit_timeout_ns = TIME_OUT,
-                                    .host_timeout_ns = TIME_OUT,
+                                    .start_timeout_ns = 60 * TIMEOUT_NS,
+                                    .exit_timeout_ns = TIMEOUT_NS,
+                                    .host_timeout_ns = TIMEOUT_NS,
                                     .now_ns = one.now};
     params.hooks = (struct aqi_hub_hooks){.to_rank = hooks_to_rank,
                                           .to_agent = on_agent,
@@ -115,6 +115,13 @@ static inline void open_one(uint32_t agent)
                                           .over = on_over,
                                           .die = hooks_die};
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
+}
+
+/* An agent that is attached to its parent. */
+static inline void open_attached(uint32_t agent)
+{
+    open_one(agent);
+    aqi_hub_attached(one.hub, aqi_hub_parent(agent, FANOUT));
 }
 
 static inline void pass(uint64_t ns)
@@ -170,6 +177,10 @@ static inline unsigned sent(uint32_t to, uint8_t kind, uint32_t agent, uint64_t 
     return count;
 }
 
-static __attribute__((unused)) const struct hub_note say = {.type = HUB_SAY, .data = "", .len = 0};
+/* A fact, an entry, and the entry that ends the job. */
+static __attribute__((unused))
+const struct hub_note say = {.type = HUB_SAY, .data = ""},
+                      entry = {.type = HUB_PASS, .code = 18},
+                      end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = ""};
 
 #endif
