@@ -23,7 +23,7 @@
 #define LINK_GRAIN_NS    10000000u    /* interval at which deadlines are checked */
 #define LINK_BEATS       4            /* keep-alives per AQ_HOST_TIMEOUT */
 #define LINK_NS_PER_MS   1000000u
-#define LINK_LEAST_BEATS 10000000u
+#define LINK_BEAT_MIN_NS 10000000u
 
 /* Kinds of frames. */
 enum {
@@ -96,7 +96,7 @@ static void link_drop_queue(struct aqi_link *link)
     link->sent = link->backlog = 0;
 }
 
-static void link_let_go(struct aqi_link *link)
+static void link_release(struct aqi_link *link)
 {
     if (link->call != NULL) link_call_drop(link);
     aqi_source_close(&link->source);
@@ -125,7 +125,7 @@ void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...)
     link->status = status;
     link->links->doomed++;
     link->links->strangers_doomed += link->stranger;
-    link_let_go(link);
+    link_release(link);
 }
 
 static void link_dirty(struct aqi_link *link)
@@ -181,7 +181,7 @@ static void link_beat(struct aqi_link *link)
     link_queue(link, LINK_BEAT, &piece, 1);
 }
 
-static void link_say_last(struct aqi_link *link, uint64_t within_ns)
+static void link_send_last(struct aqi_link *link, uint64_t within_ns)
 {
     link_queue(link, LINK_LAST, NULL, 0);
     if (link->state == LINK_DOOMED) return;
@@ -193,20 +193,20 @@ static void link_say_last(struct aqi_link *link, uint64_t within_ns)
 void aqi_link_close(struct aqi_link *link, uint64_t within_ns)
 {
     if (link->state == LINK_OPEN)
-        link_say_last(link, within_ns);
+        link_send_last(link, within_ns);
     else if (link->state == LINK_CALLING)
         link_doom(link, AQ_OK, "closed before it was opened");
 }
 
 /* The other side has closed the connection. */
-static void link_cut(struct aqi_link *link)
+static void link_peer_closed(struct aqi_link *link)
 {
-    const char *why = aqi_seal_cut(&link->seal);
+    const char *why = aqi_seal_cut_reason(&link->seal);
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, why);
     else if (link->stranger && link->seal.held_len == 0)
         link_doom(link, AQ_OK, "%s", why); /* it was only probing, or has found a better path */
-    else if (link->state == LINK_CLOSING && !link->last_came)
+    else if (link->state == LINK_CLOSING && !link->last_received)
         link_doom(link, AQ_EPEER,
                   "the other side closed the connection before it had received all data");
     else
@@ -214,7 +214,7 @@ static void link_cut(struct aqi_link *link)
 }
 
 /* End a connection that the kernel reports as broken. */
-static void link_broke(struct aqi_link *link, int error)
+static void link_failed(struct aqi_link *link, int error)
 {
     bool reset = error == ECONNRESET || error == EPIPE;
     /* EPIPE: the other side had closed the connection before. */
@@ -224,9 +224,9 @@ static void link_broke(struct aqi_link *link, int error)
                             "nothing from this host for too long, or a firewall cut the connection"
                           : strerror(error);
     if (link->state == LINK_CALLING)
-        link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut(&link->seal) : why);
+        link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut_reason(&link->seal) : why);
     else if (link->stranger && reset)
-        link_cut(link);
+        link_peer_closed(link);
     else if (link->state == LINK_CLOSING && link->backlog != 0)
         link_doom(link, status, "%s, with %zu bytes unsent", why, link->backlog);
     else
@@ -267,7 +267,7 @@ static bool link_send_some(struct aqi_link *link, size_t *len)
         /* Receive what the other side sent before it ended. */
         while (link_receive(link, error))
             ;
-        link_broke(link, error);
+        link_failed(link, error);
         return false;
     }
     *len = (size_t)sent;
@@ -281,25 +281,25 @@ static void link_flush(struct aqi_link *link)
     while (link->first != NULL && turn < LINK_TURN && link_send_some(link, &len))
         turn += len;
     if (link->state == LINK_DOOMED) return;
-    if (turn != 0) link->said_ns = aqi_now_ns();
+    if (turn != 0) link->sent_ns = aqi_now_ns();
     aqi_source_watch(&link->source, link->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
-    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL)
+    if (link->state == LINK_CLOSING && link->last_received && link->first == NULL)
         link_doom(link, AQ_OK, "closed");
 }
 
 /* Send handshake bytes, which are few enough for the socket's buffer. */
-static void link_say(struct aqi_link *link)
+static void link_send_handshake(struct aqi_link *link)
 {
     struct aqi_seal *seal = &link->seal;
-    if (seal->say_len == 0) return;
-    (void)!send(link->source.fd, seal->say, seal->say_len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    seal->say_len = 0;
+    if (seal->out_len == 0) return;
+    (void)!send(link->source.fd, seal->out, seal->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    seal->out_len = 0;
 }
 
 static void link_opened(struct aqi_link *link)
 {
     struct aqi_links *links = link->links;
-    link_say(link);
+    link_send_handshake(link);
     if (link->state == LINK_STRANGER) {
         link_list_remove(&links->strangers, link);
         link_list_add(&links->all, link);
@@ -311,9 +311,9 @@ static void link_opened(struct aqi_link *link)
         link_call_drop(link);
     }
     link->state = LINK_OPEN;
-    link->said_ns = link->heard_ns;
+    link->sent_ns = link->received_ns;
     link->beat_ns = links->config.silence_ns / LINK_BEATS;
-    link_due(links, link->said_ns + link->beat_ns);
+    link_due(links, link->sent_ns + link->beat_ns);
     link_beat(link); /* announces how often we expect keep-alives */
     struct aqi_seal_call call = link->seal.call;
     call.to = link->seal.answered;
@@ -330,12 +330,12 @@ static void link_serve(struct aqi_link *link, const struct aqi_seal_frame *frame
         memcpy(&ms, frame->bytes, sizeof(ms));
         uint64_t silence =
             aqi_min(le32toh(ms) * (uint64_t)LINK_NS_PER_MS, link->links->config.silence_ns);
-        link->beat_ns = aqi_max(silence / LINK_BEATS, LINK_LEAST_BEATS);
-        link_due(link->links, link->said_ns + link->beat_ns);
+        link->beat_ns = aqi_max(silence / LINK_BEATS, LINK_BEAT_MIN_NS);
+        link_due(link->links, link->sent_ns + link->beat_ns);
     } else if (frame->kind == LINK_LAST && frame->len == 0) {
-        link->last_came = true;
+        link->last_received = true;
         if (link->state == LINK_OPEN)
-            link_say_last(link, 0);
+            link_send_last(link, 0);
         else if (link->first == NULL)
             link_doom(link, AQ_OK, "closed");
     } else {
@@ -345,9 +345,9 @@ static void link_serve(struct aqi_link *link, const struct aqi_seal_frame *frame
 }
 
 /* The other side violates the protocol. */
-static void link_wrong(struct aqi_link *link, aq_status status)
+static void link_violated(struct aqi_link *link, aq_status status)
 {
-    link_say(link);
+    link_send_handshake(link);
     if (link->state == LINK_CALLING)
         link_call_refused(link, status, false, link->seal.why);
     else
@@ -359,7 +359,7 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
     struct aqi_seal_frame frame;
     aq_status status;
     while ((status = aqi_seal_take(&link->seal, &at, &left, &frame)) == AQ_OK) {
-        link->heard_ns = aqi_now_ns();
+        link->received_ns = aqi_now_ns();
         if (frame.kind == AQI_SEAL_READY)
             link_opened(link);
         else
@@ -367,9 +367,9 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
         if (link->state == LINK_DOOMED) return;
     }
     if (status < 0)
-        link_wrong(link, status);
+        link_violated(link, status);
     else
-        link_say(link);
+        link_send_handshake(link);
 }
 
 /* Receive once. Returns false if nothing is left to receive. `error`: one that the kernel has
@@ -381,11 +381,11 @@ static bool link_receive(struct aqi_link *link, int error)
     if (len > 0)
         link_feed(link, links->room, (size_t)len);
     else if (len == 0 && error == 0)
-        link_cut(link);
+        link_peer_closed(link);
     else if (len == 0)
-        link_broke(link, error);
+        link_failed(link, error);
     else if (errno != EAGAIN && errno != EINTR)
-        link_broke(link, errno);
+        link_failed(link, errno);
     return len > 0 && link->state != LINK_DOOMED;
 }
 
@@ -409,9 +409,9 @@ void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
     aqi_source_open(&link->source, fd, link_ready);
     int error = aqi_source_try_watch(&link->source, EPOLLIN);
     if (error == 0)
-        link_say(link);
+        link_send_handshake(link);
     else
-        link_broke(link, error);
+        link_failed(link, error);
 }
 
 void aqi_links_patient(struct aqi_links *links, bool patient)
@@ -423,12 +423,12 @@ void aqi_links_patient(struct aqi_links *links, bool patient)
  * counts. */
 static bool link_is_silent(struct aqi_link *link, uint64_t now)
 {
-    if (link->links->patient) link->heard_ns = now;
-    uint64_t heard = link->heard_ns, silence = link->links->config.silence_ns;
+    if (link->links->patient) link->received_ns = now;
+    uint64_t heard = link->received_ns, silence = link->links->config.silence_ns;
     if (now < heard + silence) return false;
-    while (link->heard_ns == heard && link_receive(link, 0))
+    while (link->received_ns == heard && link_receive(link, 0))
         ;
-    return link->state != LINK_DOOMED && link->heard_ns == heard;
+    return link->state != LINK_DOOMED && link->received_ns == heard;
 }
 
 static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
@@ -438,14 +438,14 @@ static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
                   "nothing was received for %.1f s (AQ_HOST_TIMEOUT): the host or the network to "
                   "it is down, the path does not carry packets of %d bytes (MTU), or the process "
                   "there is stopped",
-                  (double)(now - link->heard_ns) / 1e9, LINK_PACKET);
+                  (double)(now - link->received_ns) / 1e9, LINK_PACKET);
         return UINT64_MAX;
     }
     if (link->state != LINK_OPEN) return now; /* the state has changed: check again */
     /* Queued data serves as a keep-alive. */
-    if (now >= link->said_ns + link->beat_ns && link->first == NULL) link_beat(link);
-    uint64_t beat = (link->first == NULL ? link->said_ns : now) + link->beat_ns;
-    return aqi_min(beat, link->heard_ns + link->links->config.silence_ns);
+    if (now >= link->sent_ns + link->beat_ns && link->first == NULL) link_beat(link);
+    uint64_t beat = (link->first == NULL ? link->sent_ns : now) + link->beat_ns;
+    return aqi_min(beat, link->received_ns + link->links->config.silence_ns);
 }
 
 static uint64_t link_tick(struct aqi_link *link, uint64_t now)
@@ -503,7 +503,7 @@ static void link_end(struct aqi_link *link)
     if (!link->stranger)
         links->config.hooks->ended(link, link->status, why);
     else if (link->status != AQ_OK)
-        link_listen_speak(links, why);
+        link_listen_report(links, why);
     for (struct aqi_link **at = &links->dirty; link->dirty && *at != NULL;)
         if (*at == link)
             *at = link->next_dirty;
@@ -577,7 +577,7 @@ void aqi_links_close(struct aqi_links *links)
         while (lists[i]->first != NULL) {
             struct aqi_link *link = lists[i]->first;
             link_list_remove(lists[i], link);
-            link_let_go(link);
+            link_release(link);
             free(link->why);
             free(link);
         }

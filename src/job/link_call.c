@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is tried as well */
-#define LINK_CALL_PAUSE_NS 50000000u   /* before a busy address is retried; doubles ... */
-#define LINK_CALL_PAUSES   1000000000u /* ... up to this */
-#define LINK_CALL_WHY      224u
+#define LINK_CALL_LEAD_NS      250000000u  /* before the next address is tried as well */
+#define LINK_CALL_PAUSE_NS     50000000u   /* before a busy address is retried; doubles ... */
+#define LINK_CALL_PAUSE_MAX_NS 1000000000u /* ... up to this */
+#define LINK_CALL_WHY          224u
 
 enum link_try_state { TRY_WAITS, TRY_CONNECTS, TRY_CONNECTED, TRY_PROVES, TRY_FAILED };
 
@@ -221,7 +221,8 @@ void link_call_refused(struct aqi_link *link, aq_status status, bool again, cons
     aqi_source_close(&link->source);
     aqi_seal_close(&link->seal);
     if (again) {
-        try->pause_ns = aqi_max(LINK_CALL_PAUSE_NS, aqi_min(2 * try->pause_ns, LINK_CALL_PAUSES));
+        try->pause_ns =
+            aqi_max(LINK_CALL_PAUSE_NS, aqi_min(2 * try->pause_ns, LINK_CALL_PAUSE_MAX_NS));
         try->due_ns = now + try->pause_ns;
         try->state = TRY_WAITS;
     }

@@ -146,7 +146,7 @@ static void test_garbage(void **state)
     UNTIL(hosts[0].links->strangers.count == 0);
     world_run(50 * MS);
     assert_int_equal(hosts[0].strangers, AQI_COUNT_OF(rows));
-    assert_int_equal(hosts[0].links->strangers_unspoken, 0);
+    assert_int_equal(hosts[0].links->strangers_unreported, 0);
 }
 
 /* A caller that sends byte by byte, or nothing, is cut off after the usual time. */

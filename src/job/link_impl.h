@@ -31,9 +31,9 @@ struct aqi_link {
     struct aqi_link *next, *prev; /* in `all` or `strangers` */
     struct aqi_link *next_dirty;
     enum link_state state;
-    bool stranger;  /* whether it is in `strangers` */
-    bool dirty;     /* must be flushed */
-    bool last_came; /* the other side's last frame has arrived */
+    bool stranger;      /* whether it is in `strangers` */
+    bool dirty;         /* must be flushed */
+    bool last_received; /* the other side's last frame has arrived */
     aq_status status;
     char *why; /* of a doomed link; NULL: out of memory */
     void *owner;
@@ -43,8 +43,8 @@ struct aqi_link {
     struct link_item *first, **last;
     size_t sent;          /* bytes of the first item */
     size_t backlog;       /* bytes queued in the memory of this process */
-    uint64_t heard_ns;    /* when a frame last arrived */
-    uint64_t said_ns;     /* when data was last sent */
+    uint64_t received_ns; /* when a frame last arrived */
+    uint64_t sent_ns;     /* when data was last sent */
     uint64_t beat_ns;     /* interval of keep-alives */
     uint64_t deadline_ns; /* of the states with a time limit */
     char name[AQI_LINK_NAME_BYTES];
@@ -65,11 +65,11 @@ struct aqi_links {
     struct aqi_source listener;
     uint16_t port;
     bool only_v4;
-    bool patient;                /* silence is ignored */
-    uint64_t listen_ns;          /* when to accept again; UINT64_MAX: accepting is not paused */
-    uint64_t stranger_ns;        /* when strangers may be reported again */
-    unsigned strangers_unspoken; /* number of strangers since the last report */
-    uint8_t *room;               /* receive buffer */
+    bool patient;                  /* silence is ignored */
+    uint64_t listen_ns;            /* when to accept again; UINT64_MAX: accepting is not paused */
+    uint64_t stranger_ns;          /* when strangers may be reported again */
+    unsigned strangers_unreported; /* number of strangers since the last report */
+    uint8_t *room;                 /* receive buffer */
 };
 
 /* link.c */
@@ -100,7 +100,7 @@ void link_call_drop(struct aqi_link *link);
 
 /* link_listen.c */
 /* Report a rejected stranger, or why callers must wait; at most once a second. */
-void link_listen_speak(struct aqi_links *links, const char *why);
+void link_listen_report(struct aqi_links *links, const char *why);
 uint64_t link_listen_tick(struct aqi_links *links, uint64_t now);
 
 #endif

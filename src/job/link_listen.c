@@ -13,22 +13,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_LISTEN_ACCEPTS  16u         /* connections accepted per wakeup */
-#define LINK_LISTEN_PAUSE_NS 100000000u  /* pause after descriptors have run out */
-#define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
+#define LINK_LISTEN_ACCEPTS   16u         /* connections accepted per wakeup */
+#define LINK_LISTEN_PAUSE_NS  100000000u  /* pause after descriptors have run out */
+#define LINK_LISTEN_REPORT_NS 1000000000u /* interval of reports of strangers */
 #define LINK_LISTEN_SHORT                                                                          \
     "connections from other hosts must wait: no file descriptor or memory is available"
 
-void link_listen_speak(struct aqi_links *links, const char *why)
+void link_listen_report(struct aqi_links *links, const char *why)
 {
     uint64_t now = aqi_now_ns();
     if (now < links->stranger_ns) {
-        links->strangers_unspoken++;
+        links->strangers_unreported++;
         return;
     }
-    unsigned more = links->strangers_unspoken;
-    links->strangers_unspoken = 0;
-    links->stranger_ns = now + LINK_LISTEN_SPEAK_NS;
+    unsigned more = links->strangers_unreported;
+    links->strangers_unreported = 0;
+    links->stranger_ns = now + LINK_LISTEN_REPORT_NS;
     links->config.hooks->stranger(links->config.arg, why, more);
 }
 
@@ -40,7 +40,7 @@ static void link_listen_drop_oldest(struct aqi_links *links, const char *why)
     if (oldest != NULL) link_doom(oldest, AQ_ELIMIT, "%s", why);
 }
 
-static void link_listen_take(struct aqi_links *links, int fd, const union aqi_sockaddr *from)
+static void link_listen_accepted(struct aqi_links *links, int fd, const union aqi_sockaddr *from)
 {
     const struct aqi_seal_call own = {.to = links->config.host};
     if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
@@ -66,7 +66,7 @@ static void link_listen_pause(struct aqi_links *links)
     aqi_source_watch(&links->listener, 0);
     links->listen_ns = aqi_now_ns() + LINK_LISTEN_PAUSE_NS;
     link_due(links, links->listen_ns);
-    link_listen_speak(links, LINK_LISTEN_SHORT);
+    link_listen_report(links, LINK_LISTEN_SHORT);
 }
 
 static void link_listen_ready(struct aqi_source *source)
@@ -78,7 +78,7 @@ static void link_listen_ready(struct aqi_source *source)
         memset(&from, 0, sizeof(from));
         int fd = accept4(source->fd, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            link_listen_take(links, fd, &from);
+            link_listen_accepted(links, fd, &from);
         } else if (aqi_lacks_descriptors(errno)) {
             link_listen_pause(links);
             return;
@@ -177,7 +177,7 @@ static unsigned link_listen_worth(const struct aqi_links *links, const struct if
     return 4 * interface + rank;
 }
 
-enum { WORTH_LOOPBACK = 4 * AQI_INTERFACE_LOOPBACK + 3, WORTH_MOST = 4 * AQI_INTERFACE_REAL + 3 };
+enum { WORTH_LOOPBACK = 4 * AQI_INTERFACE_LOOPBACK + 3, WORTH_MAX = 4 * AQI_INTERFACE_REAL + 3 };
 
 /* Add addresses of this preference while there is room; returns whether there was one. */
 static bool link_listen_add(const struct aqi_links *links, const struct ifaddrs *all,
@@ -209,7 +209,7 @@ aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
     if (getifaddrs(&all) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot list the addresses of this host");
     text[0] = '\0';
-    for (unsigned worth = WORTH_MOST; worth > 0; worth--)
+    for (unsigned worth = WORTH_MAX; worth > 0; worth--)
         if (!any || worth > WORTH_LOOPBACK) any |= link_listen_add(links, all, worth, text, len);
     freeifaddrs(all);
     if (!any)

@@ -82,7 +82,7 @@ static void connect_idle(uint64_t silence_ns, uint64_t other_silence_ns)
     world_open(0, other_silence_ns, 0);
     world_open(1, silence_ns, 0);
     world_connect();
-    UNTIL(hosts[0].link->heard_ns != 0 && hosts[1].link->heard_ns != 0 && waiting(0) == 0 &&
+    UNTIL(hosts[0].link->received_ns != 0 && hosts[1].link->received_ns != 0 && waiting(0) == 0 &&
           waiting(1) == 0 && hosts[0].link->beat_ns == hosts[1].link->beat_ns);
     sent = 0;
 }
@@ -95,7 +95,7 @@ static void test_keep_alives(void **state)
     for (unsigned i = 0; i < 2; i++) {
         uint64_t impatient = 80 * SECONDS, patient = 4000 * SECONDS, beat = impatient / 4;
         connect_idle(i == 0 ? impatient : patient, i == 0 ? patient : impatient);
-        uint64_t said = hosts[1].link->said_ns, next;
+        uint64_t said = hosts[1].link->sent_ns, next;
         next = run_alone(1, said + beat - 1);
         assert_int_equal(sent, 0);
         assert_true(next <= said + beat + 10 * MS); /* deadlines are checked that often */
@@ -139,7 +139,7 @@ static void test_silence(void **state)
 {
     const uint64_t silence = 80 * SECONDS;
     connect_idle(silence, silence);
-    uint64_t heard = hosts[1].link->heard_ns;
+    uint64_t heard = hosts[1].link->received_ns;
     assert_in_range(run_alone(1, heard + silence - 1), 1, heard + silence + 10 * MS);
     assert_int_equal(hosts[1].ended, 0);
     world_send(hosts[0].link, "x", 1);
@@ -147,7 +147,7 @@ static void test_silence(void **state)
     run_alone(1, heard + silence);
     assert_int_equal(hosts[1].ended, 0);
     assert_int_equal(hosts[1].frames, 1);
-    heard = hosts[1].link->heard_ns;
+    heard = hosts[1].link->received_ns;
     aqi_links_patient(hosts[1].links, true);
     run_alone(1, heard + 2 * silence);
     assert_int_equal(hosts[1].ended, 0);
@@ -166,7 +166,7 @@ static void test_silent_since_it_ended(void **state)
     const uint64_t silence = 80 * SECONDS;
     connect_idle(silence, silence);
     assert_int_equal(shutdown(hosts[0].link->source.fd, SHUT_WR), 0);
-    run_alone(1, hosts[1].link->heard_ns + silence);
+    run_alone(1, hosts[1].link->received_ns + silence);
     assert_int_equal(hosts[1].ended, 1);
     assert_int_equal(hosts[1].status, AQ_EPEER);
     assert_non_null(strstr(hosts[1].why, "the connection was closed: the process there has ended"));

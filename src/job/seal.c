@@ -30,13 +30,13 @@ struct seal_accept {
     uint8_t proof[AQI_MAC_BYTES];
 };
 /* The hash input of proofs and keys. */
-struct seal_said {
+struct seal_transcript {
     struct seal_head head;
     uint32_t from, to, want, answered;
     uint8_t nonce[2][AQI_SEAL_NONCE];
 };
 static_assert(sizeof(struct seal_challenge) == 24 && sizeof(struct seal_call) == 52 &&
-                  sizeof(struct seal_accept) == 20 && sizeof(struct seal_said) == 56,
+                  sizeof(struct seal_accept) == 20 && sizeof(struct seal_transcript) == 56,
               "what is hashed and sent has no gaps");
 static_assert(sizeof(struct seal_call) <= AQI_SEAL_SMALL, "all messages of the handshake fit");
 
@@ -70,21 +70,22 @@ static struct seal_head seal_our_head(void)
 }
 
 /* A proof or a key: a hash of the handshake. */
-static void seal_said(const struct aqi_seal *seal, const char *use, uint8_t tag[AQI_MAC_BYTES])
+static void seal_hash(const struct aqi_seal *seal, const char *use, uint8_t tag[AQI_MAC_BYTES])
 {
-    struct seal_said said = {.head = seal_our_head(),
-                             .from = htole32(seal->call.from),
-                             .to = htole32(seal->call.to),
-                             .want = htole32(seal->call.want),
-                             .answered = htole32(seal->answered)};
-    memcpy(said.nonce, seal->nonce, sizeof(said.nonce));
-    aqi_mac_bytes(seal->job->macs.proofs, use, seal->job->key, &said, sizeof(said), tag);
+    struct seal_transcript transcript = {.head = seal_our_head(),
+                                         .from = htole32(seal->call.from),
+                                         .to = htole32(seal->call.to),
+                                         .want = htole32(seal->call.want),
+                                         .answered = htole32(seal->answered)};
+    memcpy(transcript.nonce, seal->nonce, sizeof(transcript.nonce));
+    aqi_mac_bytes(seal->job->macs.proofs, use, seal->job->key, &transcript, sizeof(transcript),
+                  tag);
 }
 
-static void seal_say(struct aqi_seal *seal, const void *bytes, size_t len)
+static void seal_put(struct aqi_seal *seal, const void *bytes, size_t len)
 {
-    memcpy(seal->say, bytes, len);
-    seal->say_len = (uint32_t)len;
+    memcpy(seal->out, bytes, len);
+    seal->out_len = (uint32_t)len;
 }
 
 static AQI_COLD AQI_PRINTF(3, 4) aq_status
@@ -112,7 +113,7 @@ void aqi_seal_open(struct aqi_seal *seal, const struct aqi_seal_job *job, enum a
     seal->answered = call->to;
     struct seal_challenge challenge = {.head = seal_our_head()};
     memcpy(challenge.nonce, nonce, sizeof(challenge.nonce));
-    seal_say(seal, &challenge, sizeof(challenge));
+    seal_put(seal, &challenge, sizeof(challenge));
 }
 
 static void seal_drop_frame(struct aqi_seal *seal)
@@ -132,7 +133,7 @@ void aqi_seal_close(struct aqi_seal *seal)
 static void seal_make_keys(struct aqi_seal *seal)
 {
     for (unsigned role = AQI_SEAL_CALLER; role <= AQI_SEAL_LISTENER; role++)
-        seal_said(seal, seal_key_uses[role], seal->key[role]);
+        seal_hash(seal, seal_key_uses[role], seal->key[role]);
     seal->state = AQI_SEAL_OPEN;
 }
 
@@ -151,7 +152,7 @@ static aq_status seal_check_head(struct aqi_seal *seal)
      * both. */
     if (seal->role == AQI_SEAL_CALLER) {
         head = seal_our_head();
-        seal_say(seal, &head, sizeof(head));
+        seal_put(seal, &head, sizeof(head));
     }
     return seal_fail(seal, AQ_EPROTO,
                      "it uses version %u of the protocol of links, but this host uses version %u: "
@@ -170,8 +171,8 @@ static aq_status seal_challenged(struct aqi_seal *seal)
                              .want = htole32(seal->call.want)};
     memcpy(call.nonce, seal->nonce[AQI_SEAL_CALLER], AQI_SEAL_NONCE);
     seal->answered = seal->call.to; /* unknown until the answer: assume the called host */
-    seal_said(seal, seal_proof_uses[AQI_SEAL_CALLER], call.proof);
-    seal_say(seal, &call, sizeof(call));
+    seal_hash(seal, seal_proof_uses[AQI_SEAL_CALLER], call.proof);
+    seal_put(seal, &call, sizeof(call));
     seal->state = AQI_SEAL_PROVES;
     return AQ_OK;
 }
@@ -186,13 +187,13 @@ static aq_status seal_called(struct aqi_seal *seal)
     seal->call = (struct aqi_seal_call){le32toh(call.from), le32toh(call.to), le32toh(call.want)};
     memcpy(seal->nonce[AQI_SEAL_CALLER], call.nonce, AQI_SEAL_NONCE);
     seal->answered = seal->call.to;
-    seal_said(seal, seal_proof_uses[AQI_SEAL_CALLER], proof);
+    seal_hash(seal, seal_proof_uses[AQI_SEAL_CALLER], proof);
     if (!aqi_mac_same(proof, call.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
     seal->answered = own;
     accept.answered = htole32(own);
-    seal_said(seal, seal_proof_uses[AQI_SEAL_LISTENER], accept.proof);
-    seal_say(seal, &accept, sizeof(accept));
+    seal_hash(seal, seal_proof_uses[AQI_SEAL_LISTENER], accept.proof);
+    seal_put(seal, &accept, sizeof(accept));
     if (seal->call.to != own)
         return seal_fail(seal, AQ_EMISMATCH,
                          "host %u of this job expects host %u here, but this is host %u",
@@ -207,7 +208,7 @@ static aq_status seal_accepted(struct aqi_seal *seal)
     uint8_t proof[AQI_MAC_BYTES];
     memcpy(&accept, seal->held, sizeof(accept));
     seal->answered = le32toh(accept.answered);
-    seal_said(seal, seal_proof_uses[AQI_SEAL_LISTENER], proof);
+    seal_hash(seal, seal_proof_uses[AQI_SEAL_LISTENER], proof);
     if (!aqi_mac_same(proof, accept.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
     if (seal->answered != seal->call.to)
@@ -239,7 +240,7 @@ static bool seal_hold(struct aqi_seal *seal, size_t want, const uint8_t **at, si
     return seal->held_len == want;
 }
 
-static aq_status seal_shake(struct aqi_seal *seal, const uint8_t **at, size_t *left)
+static aq_status seal_handshake(struct aqi_seal *seal, const uint8_t **at, size_t *left)
 {
     enum aqi_seal_state state = seal->state;
     if (seal_steps[state].head) {
@@ -316,7 +317,7 @@ aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
     if (seal->frame != NULL && seal->frame_got == seal_frame_len(seal) + AQI_SEAL_TAG)
         seal_drop_frame(seal); /* the frame returned by the last call */
     while (seal->state < AQI_SEAL_OPEN) {
-        aq_status status = seal_shake(seal, at, left);
+        aq_status status = seal_handshake(seal, at, left);
         if (status != AQ_OK) return status;
         if (seal->state != AQI_SEAL_OPEN) continue;
         *frame = (struct aqi_seal_frame){AQI_SEAL_READY, *at, 0};
@@ -337,7 +338,7 @@ void aqi_seal_frame(struct aqi_seal *seal, uint8_t kind, const void *bytes, size
     seal_tag(seal, seal->role, head, bytes, len, tag);
 }
 
-const char *aqi_seal_cut(const struct aqi_seal *seal)
+const char *aqi_seal_cut_reason(const struct aqi_seal *seal)
 {
     static const char *const texts[] = {
         [AQI_SEAL_CALLS] = "it closed the connection without an answer: it may be too busy, or "

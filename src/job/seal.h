@@ -59,7 +59,7 @@ enum aqi_seal_state {
 };
 
 /*
- * Public: `state`, `call` and `answered` once it is open, `why` once it has failed, and `say`.
+ * Public: `state`, `call` and `answered` once it is open, `why` once it has failed, and `out`.
  */
 struct aqi_seal {
     const struct aqi_seal_job *job;
@@ -68,10 +68,10 @@ struct aqi_seal {
     aq_status failed; /* the error returned by aqi_seal_take */
     struct aqi_seal_call call;
     uint32_t answered; /* the listener's host */
-    /* Handshake bytes to send: the user of the stream sends them, and sets say_len to 0. Even a
+    /* Handshake bytes to send: the user of the stream sends them, and sets out_len to 0. Even a
      * failed stream may have some. */
-    uint8_t say[AQI_SEAL_SMALL];
-    uint32_t say_len;
+    uint8_t out[AQI_SEAL_SMALL];
+    uint32_t out_len;
     uint32_t held_len; /* bytes of a handshake message, or of a frame's head */
     uint8_t held[AQI_SEAL_SMALL];
     uint8_t nonce[2][AQI_SEAL_NONCE];   /* by role */
@@ -111,7 +111,7 @@ aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                         struct aqi_seal_frame *frame);
 
 /* The other side has closed the stream. Returns a description of why that is premature. */
-const char *aqi_seal_cut(const struct aqi_seal *seal);
+const char *aqi_seal_cut_reason(const struct aqi_seal *seal);
 
 /*
  * Make the head and the tag of the next frame, which is sent as head, bytes, tag. `kind` is not

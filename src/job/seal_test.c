@@ -38,9 +38,9 @@ static void open_end(struct aqi_seal *seal, const struct aqi_seal_job *of, enum 
 
 static size_t hear(struct aqi_seal *from, uint8_t bytes[MOST])
 {
-    size_t len = from->say_len;
-    memcpy(bytes, from->say, len);
-    from->say_len = 0;
+    size_t len = from->out_len;
+    memcpy(bytes, from->out, len);
+    from->out_len = 0;
     return len;
 }
 
@@ -103,15 +103,15 @@ static void test_wire(void **state)
     aqi_seal_open(&caller, &job, AQI_SEAL_CALLER, &to_five, nonce);
     memset(nonce, 'l', sizeof(nonce));
     aqi_seal_open(&listener, &job, AQI_SEAL_LISTENER, &host_five, nonce);
-    assert_memory_equal(listener.say, "aqlink\2\0llllllllllllllll", CHALLENGE_LEN);
+    assert_memory_equal(listener.out, "aqlink\2\0llllllllllllllll", CHALLENGE_LEN);
     assert_int_equal(tell(&caller, bytes, hear(&listener, bytes)), AQ_AGAIN);
-    assert_int_equal(caller.say_len, CALL_LEN);
-    assert_memory_equal(caller.say, "aqlink\2\0\3\0\0\0\5\0\0\0\11\0\0\0cccccccccccccccc", 36);
-    assert_memory_equal(caller.say + 36, proof, sizeof(proof));
+    assert_int_equal(caller.out_len, CALL_LEN);
+    assert_memory_equal(caller.out, "aqlink\2\0\3\0\0\0\5\0\0\0\11\0\0\0cccccccccccccccc", 36);
+    assert_memory_equal(caller.out + 36, proof, sizeof(proof));
     assert_int_equal(tell(&listener, bytes, hear(&caller, bytes)), AQ_OK);
-    assert_int_equal(listener.say_len, ACCEPT_LEN);
-    assert_memory_equal(listener.say, "\5\0\0\0", 4);
-    assert_memory_equal(listener.say + 4, accept_proof, sizeof(accept_proof));
+    assert_int_equal(listener.out_len, ACCEPT_LEN);
+    assert_memory_equal(listener.out, "\5\0\0\0", 4);
+    assert_memory_equal(listener.out + 4, accept_proof, sizeof(accept_proof));
     assert_int_equal(tell(&caller, bytes, hear(&listener, bytes)), AQ_OK);
     assert_int_equal(frame_of(&caller, OTHER, "hello", 5, bytes), sizeof(frame));
     assert_memory_equal(bytes, frame, sizeof(frame));
@@ -183,12 +183,12 @@ static void test_handshake_in_pieces(void **state)
     open_pair(&pair);
     struct aqi_seal *caller = &pair.end[CALLER], *listener = &pair.end[LISTENER];
     for (unsigned i = 0; i < CHALLENGE_LEN; i++) {
-        assert_int_equal(caller->say_len, 0);
+        assert_int_equal(caller->out_len, 0);
         assert_int_equal(tell(caller, &pair.said[0][i], 1), AQ_AGAIN);
     }
     assert_int_equal(hear(caller, pair.said[1]), CALL_LEN);
     for (unsigned i = 0; i < CALL_LEN; i++) {
-        assert_int_equal(listener->say_len, 0);
+        assert_int_equal(listener->out_len, 0);
         assert_int_equal(tell(listener, &pair.said[1][i], 1), i + 1 < CALL_LEN ? AQ_AGAIN : AQ_OK);
     }
     assert_int_equal(listener->call.from, 3);
@@ -233,7 +233,7 @@ static void test_altered_handshake(void **state)
             status = tell(listener, pair.said[1], CALL_LEN);
             if (message != 2) {
                 assert_int_equal(status, message == 1 && bit < 64 ? AQ_EPROTO : AQ_EACCESS);
-                assert_int_equal(listener->say_len, 0);
+                assert_int_equal(listener->out_len, 0);
                 assert_int_equal(listener->state, AQI_SEAL_FAILED);
                 assert_true(strlen(listener->why) > 10);
                 close_pair(&pair);
@@ -349,7 +349,7 @@ static void test_cut_anywhere(void **state)
         make_stream(&pair.end[CALLER], stream);
         assert_int_equal(count_frames(&pair.end[LISTENER], stream, len, &status), len / FRAME_LEN);
         assert_int_equal(status, AQ_AGAIN);
-        assert_non_null(strstr(aqi_seal_cut(&pair.end[LISTENER]), "has ended"));
+        assert_non_null(strstr(aqi_seal_cut_reason(&pair.end[LISTENER]), "has ended"));
         close_pair(&pair);
     }
     struct pair whole;
@@ -359,12 +359,12 @@ static void test_cut_anywhere(void **state)
         open_pair(&pair);
         if (len < CHALLENGE_LEN) {
             assert_int_equal(tell(&pair.end[CALLER], whole.said[0], len), AQ_AGAIN);
-            assert_int_equal(pair.end[CALLER].say_len, 0);
-            assert_non_null(strstr(aqi_seal_cut(&pair.end[CALLER]), "without an answer"));
+            assert_int_equal(pair.end[CALLER].out_len, 0);
+            assert_non_null(strstr(aqi_seal_cut_reason(&pair.end[CALLER]), "without an answer"));
         }
         assert_int_equal(tell(&pair.end[LISTENER], whole.said[1], len), AQ_AGAIN);
-        assert_int_equal(pair.end[LISTENER].say_len, 0);
-        assert_non_null(strstr(aqi_seal_cut(&pair.end[LISTENER]), "before it proved"));
+        assert_int_equal(pair.end[LISTENER].out_len, 0);
+        assert_non_null(strstr(aqi_seal_cut_reason(&pair.end[LISTENER]), "before it proved"));
         close_pair(&pair);
     }
     close_pair(&whole);
@@ -378,7 +378,7 @@ static void test_replay(void **state)
     shake(&recorded);
     open_pair(&pair);
     assert_int_equal(tell(&pair.end[LISTENER], recorded.said[1], CALL_LEN), AQ_EACCESS);
-    assert_int_equal(pair.end[LISTENER].say_len, 0);
+    assert_int_equal(pair.end[LISTENER].out_len, 0);
     assert_int_equal(tell(&pair.end[CALLER], recorded.said[0], CHALLENGE_LEN), AQ_AGAIN);
     assert_int_equal(hear(&pair.end[CALLER], said), CALL_LEN);
     assert_int_equal(tell(&pair.end[CALLER], recorded.said[2], ACCEPT_LEN), AQ_EACCESS);
@@ -413,7 +413,7 @@ static void test_reflected_handshake(void **state)
     uint8_t padded[CALL_LEN] = {0};
     memcpy(padded, pair.said[0], CHALLENGE_LEN);
     assert_int_equal(tell(&pair.end[LISTENER], padded, CALL_LEN), AQ_EACCESS);
-    assert_int_equal(pair.end[LISTENER].say_len, 0);
+    assert_int_equal(pair.end[LISTENER].out_len, 0);
     assert_int_equal(tell(&pair.end[CALLER], pair.said[0], CHALLENGE_LEN), AQ_AGAIN);
     assert_int_equal(hear(&pair.end[CALLER], said), CALL_LEN);
     /* Its own proof as that of the listener. */
@@ -432,8 +432,8 @@ static void test_wrong_key(void **state)
     assert_int_equal(tell(&caller, said, hear(&listener, said)), AQ_AGAIN);
     assert_int_equal(tell(&listener, said, hear(&caller, said)), AQ_EACCESS);
     assert_non_null(strstr(listener.why, "does not know the key"));
-    assert_int_equal(listener.say_len, 0);
-    assert_non_null(strstr(aqi_seal_cut(&caller), "another one"));
+    assert_int_equal(listener.out_len, 0);
+    assert_non_null(strstr(aqi_seal_cut_reason(&caller), "another one"));
     aqi_seal_close(&caller);
     aqi_seal_close(&listener);
 }
@@ -454,7 +454,7 @@ static void test_wrong_version(void **state)
     said[6] = 3;
     assert_int_equal(tell(&pair.end[LISTENER], said, 8), AQ_EPROTO);
     assert_non_null(strstr(pair.end[LISTENER].why, "uses version 3"));
-    assert_int_equal(pair.end[LISTENER].say_len, 0);
+    assert_int_equal(pair.end[LISTENER].out_len, 0);
     close_pair(&pair);
 }
 
@@ -488,7 +488,7 @@ static void test_strangers(void **state)
         assert_int_equal(sizeof(much) - left, 8);
         assert_non_null(strstr(pair.end[role].why, "another program"));
         assert_null(pair.end[role].frame);
-        assert_int_equal(pair.end[role].say_len, 0);
+        assert_int_equal(pair.end[role].out_len, 0);
     }
     open_pair(&pair);
     memcpy(much, pair.said[0], 8); /* the right magic and version */

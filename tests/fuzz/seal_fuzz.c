@@ -21,10 +21,10 @@ static void open_end(struct aqi_seal *seal, enum aqi_seal_role role)
 /* Pass one side's output to the other. Returns the status of receiving it. */
 static aq_status pass(struct aqi_seal *from, struct aqi_seal *to)
 {
-    const uint8_t *at = from->say;
-    size_t left = from->say_len;
+    const uint8_t *at = from->out;
+    size_t left = from->out_len;
     struct aqi_seal_frame frame;
-    from->say_len = 0;
+    from->out_len = 0;
     return aqi_seal_take(to, &at, &left, &frame);
 }
 
@@ -47,8 +47,8 @@ static bool is_proof(enum aqi_seal_role role, const uint8_t *bytes, size_t len)
     open_end(&end[1], AQI_SEAL_LISTENER);
     for (unsigned turn = 1; turn < 4; turn++) {
         struct aqi_seal *from = &end[turn % 2];
-        if (from->role != role) memcpy(said + n, from->say, from->say_len);
-        if (from->role != role) n += from->say_len;
+        if (from->role != role) memcpy(said + n, from->out, from->out_len);
+        if (from->role != role) n += from->out_len;
         (void)pass(from, &end[1 - turn % 2]);
     }
     return len >= n && memcmp(bytes, said, n) == 0;
@@ -61,7 +61,7 @@ static void check_stranger(enum aqi_seal_role role, const uint8_t *bytes, size_t
     aq_status status = AQ_AGAIN;
     size_t ready = 0, used = 0;
     open_end(&seal, role);
-    seal.say_len = 0;
+    seal.out_len = 0;
     while (used < len && status == AQ_AGAIN) {
         const uint8_t *at = bytes + used;
         size_t n = aqi_min(step, len - used), left = n;
@@ -72,7 +72,7 @@ static void check_stranger(enum aqi_seal_role role, const uint8_t *bytes, size_t
         fuzz_require(ready != 0 || used <= 128, "a stranger is limited in what it may send");
     }
     fuzz_require(ready == is_proof(role, bytes, used), "only a peer with the key is admitted");
-    fuzz_require(role == AQI_SEAL_CALLER || ready != 0 || seal.say_len == 0,
+    fuzz_require(role == AQI_SEAL_CALLER || ready != 0 || seal.out_len == 0,
                  "a listener reveals nothing to strangers");
     fuzz_require(status == AQ_AGAIN || (status < 0 && seal.why[0] != '\0'),
                  "a failure has a reason");
