@@ -152,7 +152,8 @@ static void agent_look(struct agent *agent)
     if (flow->log.first != NULL)
         agent->most_log = aqi_max(agent->most_log, flow->applied + 1 - flow->log.first->number);
     if (flow->facts.first != NULL)
-        agent->most_facts = aqi_max(agent->most_facts, flow->said + 1 - flow->facts.first->number);
+        agent->most_facts =
+            aqi_max(agent->most_facts, flow->last_fact + 1 - flow->facts.first->number);
 }
 
 void agent_after(struct sim *sim, uint32_t number)

@@ -70,7 +70,7 @@ void check_heard(struct sim *sim, struct rank *rank, const struct aqi_control *m
     bool agreed = message->type == AQI_CONTROL_AGREED;
     struct checks *checks = &sim->checks;
     /* A rank that is no longer a part of the job is notified only by its own agent. */
-    if (sim->plan->quiet_data || sim->agents[rank->agent].hub->flow.hopeless) return;
+    if (sim->plan->quiet_data || sim->agents[rank->agent].hub->flow.cut_off) return;
     uint32_t type = agreed ? AQI_BOOT_AGREED : message->event;
     uint32_t of = agreed                                 ? (uint32_t)message->name[0]
                   : message->event == AQI_BOOT_PEER_LOST ? message->rank
@@ -263,7 +263,8 @@ static void check_code(struct sim *sim)
     for (uint32_t i = 1; i < sim->plan->agents; i++) {
         const struct agent *agent = &sim->agents[i];
         /* An agent that connects after the end is not answered. */
-        if (!agent->over || sim->plan->lossy || !sim->agents[0].hub->root->agents[i].here) continue;
+        if (!agent->over || sim->plan->lossy || !sim->agents[0].hub->root->agents[i].attached)
+            continue;
         /* An agent whose line breaks at the end reconnects too late to be notified. */
         if (!agent->hub->flow.attached) continue;
         REQUIRE(sim, agent->code == checks->code, "agent %u ends with code %d, the root with %d", i,
@@ -288,9 +289,9 @@ static void check_counts(struct sim *sim)
     for (uint32_t i = 1; i < sim->plan->agents && root != NULL; i++) {
         const struct agent *agent = &sim->agents[i];
         if (agent->hub == NULL || agent->dead || root->agents[i].lost || !root->end.over ||
-            !root->agents[i].here || !agent->hub->flow.attached)
+            !root->agents[i].attached || !agent->hub->flow.attached)
             continue;
-        REQUIRE(sim, root->agents[i].facts <= agent->hub->flow.said,
+        REQUIRE(sim, root->agents[i].facts <= agent->hub->flow.last_fact,
                 "the root has more facts of agent %u than it sent", i);
         REQUIRE(sim,
                 agent->hub->flow.applied == sim->agents[0].hub->flow.applied || sim->plan->lossy ||

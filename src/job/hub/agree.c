@@ -76,7 +76,7 @@ void agree_close(struct hub_agreement *list)
 
 /* --- on the agents -------------------------------------------------------------------------- */
 
-static void agree_tell(struct aqi_hub *hub, struct hub_agreement *ask)
+static void agree_report(struct aqi_hub *hub, struct hub_agreement *ask)
 {
     agree_remove(&hub->asks, ask);
     const struct hub_note note = {.type = HUB_ASK,
@@ -109,13 +109,13 @@ aq_status asks_take(struct aqi_hub *hub, struct hub_local *local, const struct a
     if (found == NULL) found = agree_begin_here(hub, message);
     hub_set_add(found->came, local->rank);
     if (message->status < found->status) found->status = (aq_status)message->status;
-    if (--found->missing == 0) agree_tell(hub, found);
+    if (--found->missing == 0) agree_report(hub, found);
     return AQ_OK;
 }
 
 void asks_gone(struct aqi_hub *hub, uint32_t rank)
 {
-    agree_without(hub, hub->asks, rank, agree_tell);
+    agree_without(hub, hub->asks, rank, agree_report);
 }
 
 void asks_agreed(struct aqi_hub *hub, const struct hub_note *note)

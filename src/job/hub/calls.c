@@ -10,8 +10,8 @@
 
 /* Whether the message is valid: `bytes` determines the memory allocated, `offset` the place of the
  * data. */
-static bool calls_sane(const struct aqi_hub *hub, const struct hub_part *part,
-                       const struct aqi_control *message)
+static bool calls_valid(const struct aqi_hub *hub, const struct hub_part *part,
+                        const struct aqi_control *message)
 {
     if (message->seq != part->calls + 1 || part->whole || message->offset != part->got)
         return false;
@@ -38,33 +38,33 @@ static bool calls_alike(const struct hub_part *a, const struct hub_part *b)
             (a->name_len == b->name_len && memcmp(a->data, b->data, a->name_len) == 0));
 }
 
-static bool calls_waits(const struct hub_local *local)
+static bool calls_unsent(const struct hub_local *local)
 {
-    return local->part.whole && !local->part.told;
+    return local->part.whole && !local->part.sent;
 }
 
 /* Send one note with the parts of ranks from `first` to before `end` that have the same call and
  * size as that of `first`: the ranks, then the data of each, or the common name. */
-static void calls_tell_like(struct aqi_hub *hub, uint32_t first, uint32_t end)
+static void calls_send_alike(struct aqi_hub *hub, uint32_t first, uint32_t end)
 {
     const struct hub_part *like = &hub->locals[first].part;
     bool share = like->call == AQI_CALL_SHARE;
     size_t each = share ? 0 : (size_t)like->bytes, count = 0;
     for (uint32_t i = first; i < end; i++)
-        count += calls_waits(&hub->locals[i]) && calls_alike(&hub->locals[i].part, like);
+        count += calls_unsent(&hub->locals[i]) && calls_alike(&hub->locals[i].part, like);
     size_t len = count * (sizeof(uint32_t) + each) + (share ? like->name_len : 0);
     uint8_t *data = malloc(len);
     if (data == NULL) hub_no_memory(hub, "the parts of a collective call");
     uint8_t *ranks = data, *parts = data + count * sizeof(uint32_t);
     for (uint32_t i = first; i < end; i++) {
         struct hub_local *local = &hub->locals[i];
-        if (!calls_waits(local) || !calls_alike(&local->part, like)) continue;
+        if (!calls_unsent(local) || !calls_alike(&local->part, like)) continue;
         memcpy(ranks, &local->rank, sizeof(uint32_t));
         ranks += sizeof(uint32_t);
         if (each != 0) memcpy(parts, local->part.data, each);
         parts += each;
-        local->part.told = true;
-        hub->untold--;
+        local->part.sent = true;
+        hub->unsent_parts--;
     }
     if (share && like->name_len != 0) memcpy(parts, like->data, like->name_len);
     const struct hub_note note = {.type = HUB_PART,
@@ -78,11 +78,11 @@ static void calls_tell_like(struct aqi_hub *hub, uint32_t first, uint32_t end)
     free(data);
 }
 
-static void calls_tell(struct aqi_hub *hub)
+static void calls_send(struct aqi_hub *hub)
 {
-    hub->untold_ns = 0;
+    hub->unsent_since_ns = 0;
     for (uint32_t i = 0; i < hub->count; i++)
-        if (calls_waits(&hub->locals[i])) calls_tell_like(hub, i, hub->count);
+        if (calls_unsent(&hub->locals[i])) calls_send_alike(hub, i, hub->count);
 }
 
 static void calls_keep(struct aqi_hub *hub, struct hub_part *part,
@@ -101,7 +101,7 @@ static void calls_keep(struct aqi_hub *hub, struct hub_part *part,
     part->got += message->len;
     part->name_len = share ? message->len : 0;
     part->whole = share || part->got == part->bytes;
-    hub->untold += part->whole;
+    hub->unsent_parts += part->whole;
 }
 
 aq_status calls_take(struct aqi_hub *hub, struct hub_local *local,
@@ -112,30 +112,31 @@ aq_status calls_take(struct aqi_hub *hub, struct hub_local *local,
         if (message->offset == 0) calls_answer_failed(hub, local, message->seq);
         return AQ_OK;
     }
-    if (!calls_sane(hub, part, message)) return AQ_EPROTO;
+    if (!calls_valid(hub, part, message)) return AQ_EPROTO;
     calls_keep(hub, part, message);
     if (!part->whole) return AQ_OK;
     uint32_t index = hub->index[local->rank];
     if (hub->root != NULL)
-        calls_tell_like(hub, index, index + 1);
-    else if (hub->untold == hub->count)
-        calls_tell(hub);
-    else if (hub->untold_ns == 0)
-        hub->untold_ns = hub->now;
+        calls_send_alike(hub, index, index + 1);
+    else if (hub->unsent_parts == hub->count)
+        calls_send(hub);
+    else if (hub->unsent_since_ns == 0)
+        hub->unsent_since_ns = hub->now;
     return AQ_OK;
 }
 
 uint64_t calls_tick(struct aqi_hub *hub)
 {
-    if (hub->untold_ns == 0) return UINT64_MAX;
-    if (hub->now < hub->untold_ns + CALLS_DELAY_NS) return hub->untold_ns + CALLS_DELAY_NS;
-    calls_tell(hub);
+    if (hub->unsent_since_ns == 0) return UINT64_MAX;
+    if (hub->now < hub->unsent_since_ns + CALLS_DELAY_NS)
+        return hub->unsent_since_ns + CALLS_DELAY_NS;
+    calls_send(hub);
     return UINT64_MAX;
 }
 
 static void calls_end(struct aqi_hub *hub, struct hub_part *part)
 {
-    hub->untold -= part->whole && !part->told;
+    hub->unsent_parts -= part->whole && !part->sent;
     free(part->data);
     *part = (struct hub_part){.calls = part->calls + 1};
 }
@@ -182,7 +183,7 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
 
 /* End the job: ranks of other hosts have their result, and would wait for this host's ranks
  * forever. */
-static void calls_say_failed(struct aqi_hub *hub, const char *why)
+static void calls_report(struct aqi_hub *hub, const char *why)
 {
     const struct hub_note failed = {
         .type = HUB_FAILED, .code = AQI_EXIT_FAILED, .data = why, .len = strlen(why)};
@@ -203,7 +204,7 @@ void calls_result(struct aqi_hub *hub, const struct hub_note *note)
     aq_status status = calls_make(hub, note, &parcel);
     if (status != AQ_OK) {
         const char *why = aq_error_message();
-        calls_say_failed(hub, why);
+        calls_report(hub, why);
         calls_fail(hub, status, why, strlen(why));
         return;
     }

@@ -53,7 +53,7 @@ void closing_check(struct aqi_hub *hub)
     closing->closed = true;
     const struct hub_note note = {.type = HUB_CLOSED};
     flow_fact(hub, &note);
-    if (hub->flow.hopeless) hub_over(hub, AQI_EXIT_FAILED);
+    if (hub->flow.cut_off) hub_over(hub, AQI_EXIT_FAILED);
 }
 
 static void closing_take_step(struct aqi_hub *hub, size_t step)

@@ -37,7 +37,7 @@ static const char *collective_caller(const struct aqi_hub *hub)
     return hub->root->ranks[hub->root->call.first].ready ? "aq_segment_attach" : "aq_init";
 }
 
-bool collective_said(const struct aqi_hub *hub, const char *why)
+bool collective_is_cause(const struct aqi_hub *hub, const char *why)
 {
     const struct hub_call *call = &hub->root->call;
     return call->failed != AQ_OK && strcmp(why, call->why) == 0;
@@ -48,7 +48,7 @@ static void collective_end(struct aqi_hub *hub)
     struct hub_call *call = &hub->root->call;
     free(call->parts);
     call->parts = NULL;
-    call->going_on = false;
+    call->active = false;
     for (uint32_t i = 0; i < hub->params.ranks; i++)
         hub->root->ranks[i].whole = false;
 }
@@ -124,7 +124,7 @@ static void collective_begin(struct aqi_hub *hub, uint32_t rank, const struct hu
                              const struct collective_parts *parts)
 {
     struct hub_call *call = &hub->root->call;
-    *call = (struct hub_call){.going_on = true,
+    *call = (struct hub_call){.active = true,
                               .seq = note->seq,
                               .call = note->call,
                               .bytes = note->bytes,
@@ -154,8 +154,8 @@ static uint64_t collective_bytes(struct aqi_hub *hub, uint32_t rank, const struc
     return agent->share_bytes;
 }
 
-static bool collective_agrees(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,
-                              const struct collective_parts *parts)
+static bool collective_matches(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,
+                               const struct collective_parts *parts)
 {
     const struct hub_call *call = &hub->root->call;
     uint32_t first;
@@ -200,8 +200,8 @@ void collective_part(struct aqi_hub *hub, const struct hub_note *note)
         if (rank >= hub->params.ranks || hub_agent_of(hub, rank) != note->by ||
             hub->root->ranks[rank].whole)
             return;
-        if (!call->going_on) collective_begin(hub, rank, note, &parts);
-        if (!collective_agrees(hub, rank, note, &parts)) {
+        if (!call->active) collective_begin(hub, rank, note, &parts);
+        if (!collective_matches(hub, rank, note, &parts)) {
             collective_mismatch(hub, rank, note, &parts);
             return;
         }
@@ -246,7 +246,7 @@ void collective_check(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
     char waiting[160];
-    if (!root->call.going_on || root->absent + root->leaving == 0 || root->end.ending) return;
+    if (!root->call.active || root->absent + root->leaving == 0 || root->end.ending) return;
     collective_list(hub, true, waiting, sizeof(waiting));
     for (uint32_t i = 0; i < hub->params.ranks; i++)
         if (collective_cannot_come(hub, i, waiting)) return;
@@ -271,7 +271,7 @@ static void collective_time_out(struct aqi_hub *hub)
 uint64_t collective_tick(struct aqi_hub *hub)
 {
     const struct hub_call *call = &hub->root->call;
-    if (!call->going_on) return UINT64_MAX;
+    if (!call->active) return UINT64_MAX;
     uint64_t limit = call->since_ns + hub->params.start_timeout_ns;
     if (hub->now < limit) return limit;
     collective_time_out(hub);

@@ -58,12 +58,12 @@ void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...)
     end_job_text(hub, code, by, why);
 }
 
-void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
+void end_by_exit(struct aqi_hub *hub, uint32_t by, int code, const char *why)
 {
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
     code &= 0xff; /* as the kernel truncates exit codes */
-    if (why[0] != '\0' && !collective_said(hub, why)) {
+    if (why[0] != '\0' && !collective_is_cause(hub, why)) {
         end_job(hub, code, by, "%s: %s", aqi_hub_name(hub, by, name), why);
         return;
     }
@@ -76,7 +76,7 @@ void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
         end->code = code;
 }
 
-void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
+void end_request(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
 {
     const uint64_t most = 24ull * 3600 * 1000000000;
     struct hub_end *end = &hub->root->end;
@@ -89,8 +89,8 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     if (end->code == 0) end->code = code & 0xff;
     if (end->ending) return;
     if (comes || end->grace_ns == 0) {
-        end->come++;
-        end->wanted_ns = hub->now;
+        end->requests++;
+        end->requested_ns = hub->now;
         end->ask_ns = hub->now + END_ASK_NS;
     }
     if (end->grace_ns != 0) return;
@@ -220,7 +220,7 @@ void aqi_hub_tell_lost(struct aqi_hub *hub)
 /* --- the end of the job --------------------------------------------------------------------- */
 
 /* The job ends once every running rank has requested the end or agreed to it. */
-static void end_check_wanted(struct aqi_hub *hub)
+static void end_check_requested(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
     if (root->end.grace_ns == 0 || root->end.ending || root->started < hub->params.ranks) return;
@@ -232,7 +232,7 @@ void end_check(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
     struct hub_end *end = &root->end;
-    end_check_wanted(hub);
+    end_check_requested(hub);
     if (end->over) return;
     if (end->ending
             ? root->open != 0 && !end->abandoned /* agents report when all processes have ended */
@@ -291,7 +291,7 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
 
 /* Some ranks have requested the end: ask the others to agree, and end without them after the time
  * limit. */
-static uint64_t end_tick_wanted(struct aqi_hub *hub)
+static uint64_t end_tick_requested(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
     if (end->grace_ns == 0) return UINT64_MAX;
@@ -301,8 +301,8 @@ static uint64_t end_tick_wanted(struct aqi_hub *hub)
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {
-        root_event(hub, AQI_BOOT_ENDING, 0, (int)end->come, end->why);
-        end->ask_ns = hub->now + (hub->now - end->wanted_ns);
+        root_event(hub, AQI_BOOT_ENDING, 0, (int)end->requests, end->why);
+        end->ask_ns = hub->now + (hub->now - end->requested_ns);
     }
     return aqi_min(end->ask_ns, end->grace_ns);
 }
@@ -323,7 +323,7 @@ static uint64_t end_tick_ending(struct aqi_hub *hub)
     if (!hub->closing.closed || end->over || end->abandoned) return UINT64_MAX;
     if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
-        if (hub->root->agents[i].here && !hub->root->agents[i].closed)
+        if (hub->root->agents[i].attached && !hub->root->agents[i].closed)
             aqi_hub_say(hub, "host %s did not report that its ranks have ended: leaving it behind",
                         hub_host(hub, i));
     end->abandoned = true;
@@ -338,7 +338,7 @@ static uint64_t end_tick_deaths(struct aqi_hub *hub)
 uint64_t end_tick(struct aqi_hub *hub)
 {
     static uint64_t (*const ticks[])(struct aqi_hub *) = {end_tick_time_out, end_tick_left,
-                                                          end_tick_wanted, end_tick_deaths};
+                                                          end_tick_requested, end_tick_deaths};
     uint64_t next = UINT64_MAX;
     for (size_t i = 0; i < AQI_COUNT_OF(ticks) && !hub->root->end.ending; i++)
         next = aqi_min(next, ticks[i](hub));

@@ -10,11 +10,11 @@
 #include <string.h>
 
 /* Facts are acknowledged after this many bytes; root_tick acknowledges the remaining ones. */
-#define FLOW_GOT_BYTES 65536u
+#define FLOW_ACK_BYTES 65536u
 /* Pause between two rounds of calls to ancestors, in fractions of AQ_HOST_TIMEOUT. */
 #define FLOW_ROUNDS 40u
 /* Output waits while more than this many bytes are unacknowledged. */
-#define FLOW_WINDOW (4 * FLOW_GOT_BYTES)
+#define FLOW_WINDOW (4 * FLOW_ACK_BYTES)
 
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout)
 {
@@ -87,9 +87,9 @@ void flow_fact(struct aqi_hub *hub, const struct hub_note *note)
     struct aqi_parcel *parcel = hub_note_encode(note);
     if (parcel == NULL) hub_no_memory(hub, "messages from ranks");
     struct hub_item **at = flow->facts.last;
-    flow_items_append(hub, &flow->facts, ++flow->said, parcel);
+    flow_items_append(hub, &flow->facts, ++flow->last_fact, parcel);
     if (hub->root != NULL) return; /* the next pump handles it */
-    flow->waiting += parcel->len;
+    flow->unacknowledged += parcel->len;
     if (flow->attached) flow_send_item(hub, flow->parent, HUB_FRAME_FACT, *at);
 }
 
@@ -106,7 +106,7 @@ static void flow_resend(struct aqi_hub *hub)
 bool aqi_hub_has_room(const struct aqi_hub *hub)
 {
     return hub->root != NULL ? !hub->root->hold
-                             : hub->flow.attached && hub->flow.waiting < FLOW_WINDOW;
+                             : hub->flow.attached && hub->flow.unacknowledged < FLOW_WINDOW;
 }
 
 /* --- children ------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static struct hub_child *flow_child(struct aqi_hub *hub, uint32_t agent)
     return NULL;
 }
 
-static struct hub_child *flow_add(struct aqi_hub *hub, uint32_t agent)
+static struct hub_child *flow_add_child(struct aqi_hub *hub, uint32_t agent)
 {
     struct hub_flow *flow = &hub->flow;
     if (!aqi_array_reserve(&flow->children, &flow->room, (size_t)flow->count + 1,
@@ -134,7 +134,7 @@ static void flow_expect_children(struct aqi_hub *hub)
 {
     uint64_t first = (uint64_t)hub->params.agent * hub->params.fanout + 1;
     for (uint64_t i = first; i < first + hub->params.fanout && i < hub->params.agents; i++)
-        (void)flow_add(hub, (uint32_t)i);
+        (void)flow_add_child(hub, (uint32_t)i);
 }
 
 void flow_open(struct aqi_hub *hub)
@@ -142,7 +142,7 @@ void flow_open(struct aqi_hub *hub)
     struct hub_flow *flow = &hub->flow;
     flow->parent = aqi_hub_parent(hub->params.agent, hub->params.fanout);
     flow->attached = hub->params.agent == 0;
-    flow->alone_ns = hub->now;
+    flow->detached_ns = hub->now;
     flow->log.last = &flow->log.first;
     flow->facts.last = &flow->facts.first;
     flow->via = calloc(hub->params.agents, sizeof(*flow->via));
@@ -199,11 +199,11 @@ static void flow_refuse(struct aqi_hub *hub, uint32_t agent, const char *why)
 }
 
 /* No agent accepts us: end the ranks of this host; agents below re-attach elsewhere. */
-static void flow_hopeless(struct aqi_hub *hub, const char *why)
+static void flow_cut_off(struct aqi_hub *hub, const char *why)
 {
     struct hub_flow *flow = &hub->flow;
-    if (flow->hopeless || hub->over) return;
-    flow->hopeless = true;
+    if (flow->cut_off || hub->over) return;
+    flow->cut_off = true;
     flow->attached = false;
     for (uint32_t i = 0; i < flow->count; i++)
         if (flow->children[i].attached) {
@@ -221,14 +221,14 @@ static void flow_hopeless(struct aqi_hub *hub, const char *why)
 }
 
 /* The root has declared this agent dead. */
-static void flow_gone(struct aqi_hub *hub, const char *why)
+static void flow_excluded(struct aqi_hub *hub, const char *why)
 {
     char text[2 * AQI_CONTROL_TEXT];
-    if (hub->flow.hopeless || hub->over) return;
+    if (hub->flow.cut_off || hub->over) return;
     snprintf(text, sizeof(text), "host %.60s is no longer part of the job (%s): its ranks end",
              hub_host(hub, hub->params.agent), why);
     if (hub->flow.attached) hub->params.hooks.detach(hub->params.arg, hub->flow.parent);
-    flow_hopeless(hub, text);
+    flow_cut_off(hub, text);
 }
 
 /* The root has declared an agent dead. */
@@ -237,7 +237,7 @@ static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
     struct hub_child *child = flow_child(hub, note->rank);
     char why[AQI_CONTROL_TEXT + 1];
     hub_note_text(note, why);
-    if (note->rank == hub->params.agent) flow_gone(hub, why);
+    if (note->rank == hub->params.agent) flow_excluded(hub, why);
     if (child == NULL) return;
     bool attached = child->attached;
     flow_lose_child(hub, child);
@@ -247,7 +247,7 @@ static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
 /* --- the log -------------------------------------------------------------------------------- */
 
 /* Store, forward and apply the next entry. */
-static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
+static void flow_append_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
 {
     struct hub_flow *flow = &hub->flow;
     struct hub_note note;
@@ -269,7 +269,7 @@ void flow_entry(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct aqi_parcel *parcel = hub_note_encode(note);
     if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
-    flow_take_entry(hub, parcel);
+    flow_append_entry(hub, parcel);
 }
 
 static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct hub_frame *frame)
@@ -281,7 +281,7 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
     struct aqi_parcel *parcel = aqi_parcel_new(NULL, HUB_FRAME_HEAD + frame->len);
     if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
     memcpy(parcel->bytes + HUB_FRAME_HEAD, frame->data, frame->len);
-    flow_take_entry(hub, parcel);
+    flow_append_entry(hub, parcel);
     return AQ_OK;
 }
 
@@ -319,7 +319,7 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
         return AQ_OK;
     }
     struct hub_child *child = flow_child(hub, agent);
-    if (child == NULL) child = flow_add(hub, agent);
+    if (child == NULL) child = flow_add_child(hub, agent);
     child->attached = true;
     child->epoch = epoch;
     child->applied =
@@ -334,13 +334,13 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
 void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor)
 {
     struct hub_flow *flow = &hub->flow;
-    if (flow->hopeless || hub->over) {
+    if (flow->cut_off || hub->over) {
         hub->params.hooks.detach(hub->params.arg, ancestor);
         return;
     }
     flow->parent = ancestor;
     flow->attached = true;
-    flow->again_ns = 0;
+    flow->retry_ns = 0;
     flow->why[0] = '\0';
     flow->epoch++;
     const struct hub_frame frame = {.kind = HUB_FRAME_ATTACH,
@@ -357,19 +357,19 @@ void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor)
 static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
 {
     hub->flow.parent = ancestor;
-    hub->flow.again_ns = 0;
+    hub->flow.retry_ns = 0;
     hub->params.hooks.attach(hub->params.arg, ancestor);
 }
 
 /* There is no ancestor left to call, or none could be reached in time. */
-static void flow_lost_way(struct aqi_hub *hub, const char *why)
+static void flow_unreachable(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
     snprintf(text, sizeof(text), "host %.60s %s %s, and ends its part of the job: %.300s",
              hub_host(hub, hub->params.agent),
              hub->flow.epoch != 0 ? "has lost its connection to" : "cannot connect to",
              hub->params.launcher, why);
-    flow_hopeless(hub, text);
+    flow_cut_off(hub, text);
 }
 
 /*
@@ -382,12 +382,12 @@ void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, cons
 {
     struct hub_flow *flow = &hub->flow;
     uint32_t next = aqi_hub_parent(ancestor, hub->params.fanout);
-    if (flow->hopeless || hub->over) return;
-    if (next == AQI_NO_AGENT && flow->epoch != 0 && flow->lost != AQI_NO_AGENT && !gone) {
+    if (flow->cut_off || hub->over) return;
+    if (next == AQI_NO_AGENT && flow->epoch != 0 && flow->lost_parent != AQI_NO_AGENT && !gone) {
         snprintf(flow->why, sizeof(flow->why), "%s", why);
-        flow->again_ns = hub->now + hub->params.host_timeout_ns / FLOW_ROUNDS;
+        flow->retry_ns = hub->now + hub->params.host_timeout_ns / FLOW_ROUNDS;
     } else if (next == AQI_NO_AGENT) {
-        flow_lost_way(hub, why);
+        flow_unreachable(hub, why);
     } else {
         flow_call(hub, flow->epoch != 0 ? 0 : next);
     }
@@ -399,7 +399,7 @@ void aqi_hub_forsaken(struct aqi_hub *hub)
     if (hub->flow.epoch != 0 || hub->root != NULL) return;
     snprintf(text, sizeof(text), "host %.60s: the process that started its agent is gone",
              hub_host(hub, hub->params.agent));
-    flow_hopeless(hub, text);
+    flow_cut_off(hub, text);
 }
 
 static aq_status flow_on_gone(struct aqi_hub *hub, const struct hub_frame *frame)
@@ -407,7 +407,7 @@ static aq_status flow_on_gone(struct aqi_hub *hub, const struct hub_frame *frame
     struct hub_note note = {.data = frame->data, .len = frame->len};
     char why[AQI_CONTROL_TEXT + 1];
     hub_note_text(&note, why);
-    flow_gone(hub, why);
+    flow_excluded(hub, why);
     return AQ_OK;
 }
 
@@ -416,18 +416,18 @@ static void flow_lose_parent(struct aqi_hub *hub, bool ended, const char *why)
     struct hub_flow *flow = &hub->flow;
     uint32_t above = aqi_hub_parent(flow->parent, hub->params.fanout);
     flow->attached = false;
-    flow->alone_ns = hub->now;
-    flow->lost = ended ? AQI_NO_AGENT : flow->parent;
+    flow->detached_ns = hub->now;
+    flow->lost_parent = ended ? AQI_NO_AGENT : flow->parent;
     if (hub->closing.closed && flow->facts.first == NULL)
         hub_over(hub, 0); /* not needed any longer: all facts are acknowledged */
-    else if (flow->hopeless)
+    else if (flow->cut_off)
         return;
     else if (above != AQI_NO_AGENT)
         flow_call(hub, above);
     else if (!ended)
         flow_call(hub, 0);
     else
-        flow_lost_way(hub, why);
+        flow_unreachable(hub, why);
 }
 
 void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const char *why)
@@ -481,8 +481,8 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     struct hub_note note;
     if (agent->lost) return AQ_OK;
     if (frame->number <= agent->facts) { /* the acknowledgment has not arrived */
-        agent->got = 0;
-        root_had_fact(hub);
+        agent->acknowledged = 0;
+        root_ack_later(hub);
     }
     if (frame->number != agent->facts + 1) return AQ_OK;
     if (!hub_note_decode(frame->data, frame->len, &note) || !HUB_IS_FACT(note.type))
@@ -491,20 +491,21 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     agent->facts++;
     agent->bytes += frame->len;
     root_fact(hub, &note);
-    root_had_fact(hub);
-    flow_got(hub, frame->agent, false);
+    root_ack_later(hub);
+    flow_acknowledge(hub, frame->agent, false);
     return AQ_OK;
 }
 
-void flow_got(struct aqi_hub *hub, uint32_t agent, bool now)
+void flow_acknowledge(struct aqi_hub *hub, uint32_t agent, bool now)
 {
     struct hub_agent *known = &hub->root->agents[agent];
-    if (known->got == known->facts || hub->root->hold || (!now && known->bytes < FLOW_GOT_BYTES))
+    if (known->acknowledged == known->facts || hub->root->hold ||
+        (!now && known->bytes < FLOW_ACK_BYTES))
         return;
     struct hub_child *way = flow_way(hub, agent);
     if (way == NULL) return;
     const struct hub_frame frame = {.kind = HUB_FRAME_GOT, .agent = agent, .number = known->facts};
-    known->got = known->facts;
+    known->acknowledged = known->facts;
     known->bytes = 0;
     flow_send(hub, way->agent, &frame);
 }
@@ -515,8 +516,8 @@ static aq_status flow_on_got(struct aqi_hub *hub, uint32_t from, const struct hu
     if (hub->root != NULL || from != flow->parent || frame->agent >= hub->params.agents)
         return AQ_EPROTO;
     if (frame->agent == hub->params.agent) {
-        if (frame->number > flow->said) return AQ_EPROTO;
-        flow->waiting -= flow_items_drop(&flow->facts, frame->number);
+        if (frame->number > flow->last_fact) return AQ_EPROTO;
+        flow->unacknowledged -= flow_items_drop(&flow->facts, frame->number);
         return AQ_OK;
     }
     struct hub_child *way = flow_way(hub, frame->agent);
@@ -566,7 +567,7 @@ aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *bytes, 
     if (!hub_frame_decode(bytes, len, &frame)) return AQ_EPROTO;
     bool attach = frame.kind == HUB_FRAME_ATTACH;
     /* Output of ranks arrives even after the end; agents that attach must try elsewhere. */
-    if (hub->flow.hopeless || (hub->over && attach)) {
+    if (hub->flow.cut_off || (hub->over && attach)) {
         if (attach) hub->params.hooks.detach(hub->params.arg, agent);
         return AQ_OK;
     }
@@ -595,24 +596,24 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
 
 /* Remain disconnected for as long as the root waits for this agent or the first one of its
  * subtree. */
-static uint64_t flow_tick_alone(struct aqi_hub *hub)
+static uint64_t flow_tick_detached(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
     char why[sizeof(flow->why) + 40];
-    if (flow->attached || flow->hopeless || hub->over) return UINT64_MAX;
+    if (flow->attached || flow->cut_off || hub->over) return UINT64_MAX;
     uint64_t wait = flow->epoch != 0 ? flow_orphans_ns(hub) : hub->params.start_timeout_ns;
-    uint64_t limit = flow->alone_ns + wait;
+    uint64_t limit = flow->detached_ns + wait;
     if (hub->now < limit) {
-        if (flow->again_ns != 0 && hub->now >= flow->again_ns) flow_call(hub, flow->lost);
-        return flow->again_ns != 0 ? aqi_min(flow->again_ns, limit) : limit;
+        if (flow->retry_ns != 0 && hub->now >= flow->retry_ns) flow_call(hub, flow->lost_parent);
+        return flow->retry_ns != 0 ? aqi_min(flow->retry_ns, limit) : limit;
     }
     snprintf(why, sizeof(why), "no connection for %.3g s%s%s", (double)wait / 1e9,
              flow->why[0] != '\0' ? ": " : "", flow->why);
-    flow_lost_way(hub, why);
+    flow_unreachable(hub, why);
     return UINT64_MAX;
 }
 
 uint64_t flow_tick(struct aqi_hub *hub)
 {
-    return aqi_min(flow_tick_children(hub), flow_tick_alone(hub));
+    return aqi_min(flow_tick_children(hub), flow_tick_detached(hub));
 }

@@ -109,12 +109,12 @@ void aqi_hub_now(struct aqi_hub *hub, uint64_t now_ns)
 uint64_t aqi_hub_tick(struct aqi_hub *hub)
 {
     static uint64_t (*const ticks[])(struct aqi_hub *) = {root_tick, flow_tick, local_tick};
-    uint64_t next = UINT64_MAX, said = hub->flow.said, applied = hub->flow.applied;
+    uint64_t next = UINT64_MAX, said = hub->flow.last_fact, applied = hub->flow.applied;
     for (size_t i = 0; i < AQI_COUNT_OF(ticks); i++)
         next = aqi_min(next, ticks[i](hub));
     hub_pump(hub);
     /* Notes may have made more work due. */
-    return said != hub->flow.said || applied != hub->flow.applied ? hub->now : next;
+    return said != hub->flow.last_fact || applied != hub->flow.applied ? hub->now : next;
 }
 
 void hub_over(struct aqi_hub *hub, int code)

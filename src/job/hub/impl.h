@@ -11,7 +11,7 @@ struct hub_part {
     uint32_t calls; /* calls completed */
     bool inside;    /* the first piece of the next call has arrived */
     bool whole;     /* and the last piece */
-    bool told;      /* and it has been sent to the root */
+    bool sent;      /* and it has been sent to the root */
     uint32_t call;
     uint64_t bytes, got;
     size_t name_len;
@@ -65,12 +65,12 @@ struct hub_child {
 struct hub_flow {
     uint32_t parent; /* attached to this agent, or trying to; AQI_NO_AGENT: root */
     bool attached;
-    bool hopeless;     /* the root can no longer be reached */
-    uint32_t epoch;    /* number of links to ancestors so far */
-    uint64_t alone_ns; /* since when this agent has not been attached */
-    uint32_t lost;     /* the link to this parent broke; AQI_NO_AGENT: the parent has ended */
-    uint64_t again_ns; /* when to call it again; 0: a call is pending, or none is needed */
-    char why[304];     /* error of the latest call */
+    bool cut_off;         /* the root can no longer be reached */
+    uint32_t epoch;       /* number of links to ancestors so far */
+    uint64_t detached_ns; /* since when this agent has not been attached */
+    uint32_t lost_parent; /* the link to this parent broke; AQI_NO_AGENT: the parent has ended */
+    uint64_t retry_ns;    /* when to call it again; 0: a call is pending, or none is needed */
+    char why[304];        /* error of the latest call */
     struct hub_child *children;
     uint32_t count;
     size_t room;
@@ -79,8 +79,8 @@ struct hub_flow {
     uint64_t applied;  /* number of the last entry received */
     uint64_t reported; /* number up to which this subtree has the log, as reported to the parent */
     struct hub_items facts; /* of this agent, unacknowledged; at the root: not handled yet */
-    uint64_t said;          /* number of the last fact */
-    size_t waiting;         /* their bytes */
+    uint64_t last_fact;     /* number of the last one */
+    size_t unacknowledged;  /* bytes of `facts` */
 };
 
 /* --- the root ------------------------------------------------------------------------------- */
@@ -88,11 +88,10 @@ struct hub_flow {
 struct hub_rank {
     enum aqi_rank_state state;
     bool running;
-    bool ready;     /* has started (READY) */
-    bool leaving;   /* will make no more collective calls (LEAVING) */
-    bool ending;    /* ends once all others do (ENDING) */
-    bool whole;     /* its part of the current call has arrived */
-    uint32_t calls; /* number of calls for which its part has arrived */
+    bool ready;   /* has started (READY) */
+    bool leaving; /* will make no more collective calls (LEAVING) */
+    bool ending;  /* ends once all others do (ENDING) */
+    bool whole;   /* its part of the current call has arrived */
     int pid, joined_pid;
     char program[16];
     char *fate; /* LOST: why it died */
@@ -100,14 +99,14 @@ struct hub_rank {
 
 /* The root's state of an agent. */
 struct hub_agent {
-    bool here; /* it has attached */
+    bool attached;
     bool lost;
-    bool closed;       /* no process runs there, or ever will */
-    uint32_t at;       /* the agent to which it is attached */
-    uint32_t epoch;    /* number of that link among its links to ancestors so far */
-    uint64_t facts;    /* facts received from it */
-    uint64_t got;      /* facts that have been acknowledged to it */
-    size_t bytes;      /* bytes of the facts since then */
+    bool closed;     /* no process runs there, or ever will */
+    uint32_t parent; /* the agent to which it is attached */
+    uint32_t epoch;  /* number of that link among its links to ancestors so far */
+    uint64_t facts;  /* facts received from it */
+    uint64_t acknowledged;
+    size_t bytes;      /* of unacknowledged facts */
     uint64_t until_ns; /* disconnected: when to declare it dead; 0: connected */
     char *broken;      /* why its link broke; NULL: its parent was lost */
     /* The object shared by the ranks of the host. Each host has one, and sizes may differ. */
@@ -116,7 +115,7 @@ struct hub_agent {
 };
 
 struct hub_call {
-    bool going_on;
+    bool active;
     aq_status failed; /* why all further calls fail, or AQ_OK */
     char why[AQI_CONTROL_TEXT + 1];
     uint32_t seq, call;
@@ -132,10 +131,10 @@ struct hub_end {
     bool ending;
     bool over;
     bool abandoned;
-    uint64_t grace_ns;  /* when the end begins even if not all ranks have requested it; 0: not
-                         * requested */
-    uint64_t wanted_ns; /* when the latest rank requested the end, other than by agreeing */
-    uint32_t come;      /* number of ranks that requested the end */
+    uint64_t grace_ns;     /* when the end begins even if not all ranks have requested it; 0: not
+                            * requested */
+    uint64_t requested_ns; /* when the latest rank requested the end, other than by agreeing */
+    uint32_t requests;     /* number of ranks that requested the end */
     uint64_t left_ns; /* when to check that all ranks have followed rank `left`; 0: none has left */
     uint32_t left;
     uint64_t ask_ns;   /* when to ask the other ranks, for the first time or again */
@@ -161,12 +160,12 @@ struct hub_root {
     uint32_t running;
     uint32_t absent; /* ranks that left, or ended without joining: they take part in no call */
     uint32_t ready, leaving, lost;
-    uint32_t here;    /* agents */
-    uint32_t open;    /* agents whose ranks may still run */
-    uint32_t willing; /* running ranks that request the end or agree to it */
-    bool awaited;     /* all agents have attached, or missing ones were reported */
+    uint32_t attached;  /* agents */
+    uint32_t open;      /* agents whose ranks may still run */
+    uint32_t willing;   /* running ranks that request the end or agree to it */
+    bool start_checked; /* all agents have attached, or missing ones were reported */
     uint32_t orphans;
-    uint64_t got_ns;      /* when to acknowledge even a few facts; 0: none are pending */
+    uint64_t ack_ns;      /* when to acknowledge even a few facts; 0: none are pending */
     bool hold;            /* output must wait */
     size_t input_waiting; /* bytes not consumed by rank 0 */
     uint64_t began_ns;
@@ -187,8 +186,8 @@ struct aqi_hub {
     uint32_t running;
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
-    uint32_t untold;            /* ranks whose complete part has not been sent yet */
-    uint64_t untold_ns;         /* since when */
+    uint32_t unsent_parts;      /* ranks whose complete part has not been sent yet */
+    uint64_t unsent_since_ns;   /* since when */
     struct hub_agreement *asks; /* of the ranks of this host */
     struct hub_closing closing;
     char why_end[AQI_CONTROL_TEXT + 1];
@@ -218,7 +217,7 @@ void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
  * it. */
 uint64_t flow_orphans_ns(const struct aqi_hub *hub);
 /* Root: acknowledge facts, `now` or once enough have arrived since the last time. */
-void flow_got(struct aqi_hub *hub, uint32_t agent, bool now);
+void flow_acknowledge(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);
 
 /* local.c */
@@ -257,7 +256,7 @@ void root_close(struct aqi_hub *hub);
 void root_fact(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t root_tick(struct aqi_hub *hub);
 /* Record a fact of another agent, to be acknowledged. */
-void root_had_fact(struct aqi_hub *hub);
+void root_ack_later(struct aqi_hub *hub);
 /* The rank's process has ended. */
 void root_stopped(struct aqi_hub *hub, struct hub_rank *rank);
 /* A rank takes part no longer: it left, or it died and the job continues. */
@@ -268,7 +267,7 @@ void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t ra
 /* collective.c */
 void collective_part(struct aqi_hub *hub, const struct hub_note *note);
 /* Whether `why` is the cause of the last failed call, which has already been reported. */
-bool collective_said(const struct aqi_hub *hub, const char *why);
+bool collective_is_cause(const struct aqi_hub *hub, const char *why);
 /* Check whether the current call can still complete, after a rank left or ended. */
 void collective_check(struct aqi_hub *hub);
 uint64_t collective_tick(struct aqi_hub *hub);
@@ -280,8 +279,8 @@ void agree_gone(struct aqi_hub *hub, uint32_t rank);
 
 /* end.c */
 void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...) AQI_PRINTF(4, 5);
-void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why);
-void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns);
+void end_by_exit(struct aqi_hub *hub, uint32_t by, int code, const char *why);
+void end_request(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns);
 void end_judge(struct aqi_hub *hub, const struct hub_note *note);
 /* A rank or its host died; `text` says why. */
 void end_died(struct aqi_hub *hub, uint32_t rank, int code, const char *text);

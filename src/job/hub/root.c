@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOT_GOT_NS 100000000u
+#define ROOT_ACK_NS 100000000u
 
 aq_status root_open(struct aqi_hub *hub)
 {
@@ -19,9 +19,9 @@ aq_status root_open(struct aqi_hub *hub)
     if (root->ranks == NULL || root->agents == NULL)
         return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
     for (uint32_t i = 0; i < params->agents; i++)
-        root->agents[i].at = aqi_hub_parent(i, params->fanout);
-    root->agents[0].here = true;
-    root->here = root->open = 1;
+        root->agents[i].parent = aqi_hub_parent(i, params->fanout);
+    root->agents[0].attached = true;
+    root->attached = root->open = 1;
     root->began_ns = hub->now;
     root->end.by = AQI_NO_RANK;
     return AQ_OK;
@@ -48,12 +48,12 @@ void root_close(struct aqi_hub *hub)
 
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent)
 {
-    return hub->root->agents[agent].here;
+    return hub->root->agents[agent].attached;
 }
 
 uint32_t aqi_hub_agents_here(const struct aqi_hub *hub)
 {
-    return hub->root != NULL ? hub->root->here : 0;
+    return hub->root != NULL ? hub->root->attached : 0;
 }
 
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
@@ -95,10 +95,10 @@ static void root_on_here(struct aqi_hub *hub, const struct hub_note *note)
     struct hub_agent *agent = &root->agents[note->rank];
     /* A report by an agent that was disconnected for some time may be outdated. */
     if (agent->lost || note->seq <= agent->epoch) return;
-    root->here += !agent->here;
-    root->open += !agent->here && !agent->closed;
-    agent->here = true;
-    agent->at = note->by;
+    root->attached += !agent->attached;
+    root->open += !agent->attached && !agent->closed;
+    agent->attached = true;
+    agent->parent = note->by;
     agent->epoch = note->seq;
     root_orphan(hub, agent, 0);
     aqi_hub_tell(hub, "host %s has joined", hub_host(hub, note->rank));
@@ -110,14 +110,14 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
     struct hub_agent *agent = &root->agents[lost];
     char text[AQI_CONTROL_TEXT];
     if (agent->lost || lost == 0) return;
-    root->here -= agent->here;
-    root->open -= agent->here && !agent->closed;
+    root->attached -= agent->attached;
+    root->open -= agent->attached && !agent->closed;
     agent->lost = agent->closed = true;
-    agent->here = false;
+    agent->attached = false;
     root_orphan(hub, agent, 0);
     for (uint32_t i = 0; i < hub->params.agents; i++) {
         struct hub_agent *below = &root->agents[i];
-        if (i == 0 || below->at != lost || below->lost || below->until_ns != 0) continue;
+        if (i == 0 || below->parent != lost || below->lost || below->until_ns != 0) continue;
         root_orphan(hub, below, flow_orphans_ns(hub));
     }
     const struct hub_note note = {.type = HUB_LOST, .rank = lost, .data = why, .len = strlen(why)};
@@ -136,7 +136,7 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
  * The agent notices at most a keep-alive interval later than its ancestors, and then has time for
  * two calls.
  */
-static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
+static void root_link_broken(struct aqi_hub *hub, uint32_t number, const char *why)
 {
     struct hub_agent *agent = &hub->root->agents[number];
     if (agent->lost || agent->until_ns != 0) return;
@@ -155,7 +155,7 @@ static void root_on_host_lost(struct aqi_hub *hub, const struct hub_note *note)
     if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
     hub_note_text(note, why);
     if (note->code != 0)
-        root_line_broken(hub, note->rank, why);
+        root_link_broken(hub, note->rank, why);
     else
         root_agent_lost(hub, note->rank, why);
 }
@@ -163,7 +163,7 @@ static void root_on_host_lost(struct aqi_hub *hub, const struct hub_note *note)
 static void root_on_closed(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_agent *agent = &hub->root->agents[note->by];
-    hub->root->open -= agent->here && !agent->closed;
+    hub->root->open -= agent->attached && !agent->closed;
     agent->closed = true;
 }
 
@@ -250,10 +250,10 @@ static void root_on_said(struct aqi_hub *hub, const struct hub_note *note)
         break;
     case AQI_CONTROL_EXIT:
         hub_note_text(note, why);
-        end_asked(hub, note->rank, note->code, why);
+        end_by_exit(hub, note->rank, note->code, why);
         break;
     case AQI_CONTROL_ENDING:
-        end_wanted(hub, note->rank, note->code, note->wait);
+        end_request(hub, note->rank, note->code, note->wait);
         break;
     default:
         break;
@@ -355,9 +355,9 @@ static uint64_t root_tick_absent(struct aqi_hub *hub)
     struct hub_root *root = hub->root;
     uint64_t limit = root->began_ns + hub->params.start_timeout_ns;
     char absent[AQI_CONTROL_TEXT];
-    if (root->awaited || root->here == hub->params.agents) return UINT64_MAX;
+    if (root->start_checked || root->attached == hub->params.agents) return UINT64_MAX;
     if (hub->now < limit) return limit;
-    root->awaited = true;
+    root->start_checked = true;
     if (root_list_absent(hub, absent, sizeof(absent)))
         end_job(hub, AQI_EXIT_FAILED, AQI_NO_RANK,
                 "no answer within %.3g s (AQ_START_TIMEOUT) from %s",
@@ -365,14 +365,14 @@ static uint64_t root_tick_absent(struct aqi_hub *hub)
     return UINT64_MAX;
 }
 
-static uint64_t root_tick_got(struct aqi_hub *hub)
+static uint64_t root_tick_acks(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
-    if (root->got_ns == 0) return UINT64_MAX;
-    if (hub->now < root->got_ns) return root->got_ns;
-    root->got_ns = 0;
+    if (root->ack_ns == 0) return UINT64_MAX;
+    if (hub->now < root->ack_ns) return root->ack_ns;
+    root->ack_ns = 0;
     for (uint32_t i = 1; i < hub->params.agents; i++)
-        flow_got(hub, i, true);
+        flow_acknowledge(hub, i, true);
     return UINT64_MAX;
 }
 
@@ -383,12 +383,12 @@ uint64_t root_tick(struct aqi_hub *hub)
     next = aqi_min(next, collective_tick(hub));
     next = aqi_min(next, root_tick_orphans(hub));
     next = aqi_min(next, root_tick_absent(hub));
-    return aqi_min(next, root_tick_got(hub));
+    return aqi_min(next, root_tick_acks(hub));
 }
 
-void root_had_fact(struct aqi_hub *hub)
+void root_ack_later(struct aqi_hub *hub)
 {
-    if (hub->root->got_ns == 0) hub->root->got_ns = hub->now + ROOT_GOT_NS;
+    if (hub->root->ack_ns == 0) hub->root->ack_ns = hub->now + ROOT_ACK_NS;
 }
 
 /* --- requests by the launcher --------------------------------------------------------------- */
@@ -431,7 +431,7 @@ void aqi_hub_hold_output(struct aqi_hub *hub, bool hold)
 {
     hub->root->hold = hold;
     for (uint32_t i = 1; !hold && i < hub->params.agents; i++)
-        flow_got(hub, i, true);
+        flow_acknowledge(hub, i, true);
 }
 
 /* Stop (Ctrl-Z) or continue the job. */
@@ -457,7 +457,7 @@ void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns)
     if (root->end.grace_ns == 0) return;
     root->end.grace_ns += ns;
     root->end.ask_ns += ns;
-    root->end.wanted_ns += ns;
+    root->end.requested_ns += ns;
 }
 
 int aqi_hub_code(const struct aqi_hub *hub)
