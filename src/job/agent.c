@@ -30,9 +30,9 @@ enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
 struct agent_clock {
     uint8_t kind, answer;
     uint8_t unused[6];
-    uint64_t asked;           /* by the clock of the querying agent */
-    uint64_t heard, answered; /* by the job's clock, as estimated by the answering agent */
-    uint64_t error;           /* of these two; UINT64_MAX: unknown */
+    uint64_t asked;              /* by the clock of the querying agent */
+    uint64_t received, answered; /* by the job's clock, as estimated by the answering agent */
+    uint64_t error;              /* of these two; UINT64_MAX: unknown */
 };
 
 /* The link to another agent, and the received part of a frame. */
@@ -49,11 +49,11 @@ static struct {
     struct aqi_agent_params params;
     struct aqi_hub *hub;
     struct aqi_links *links;
-    struct agent_peer **peers;   /* by number; NULL: not used yet */
-    struct agent_peer *above;    /* the agent that we have called */
-    uint32_t children;           /* links that other agents have opened to this one */
-    struct agent_peer *uncalled; /* a call that failed to start */
-    bool told;                   /* a link has called the hub, which may have work due */
+    struct agent_peer **peers;      /* by number; NULL: not used yet */
+    struct agent_peer *above;       /* the agent that we have called */
+    uint32_t children;              /* links that other agents have opened to this one */
+    struct agent_peer *failed_call; /* a call that failed to start */
+    bool hub_called;                /* by a link, so the hub may have work due */
     uint16_t port;
     struct aqi_align align; /* our clock and the root's */
     char name[64];          /* of this host */
@@ -122,7 +122,7 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     aq_status status = AQ_EPEER;
     if (where != NULL)
         status = aqi_link_connect(agent.links, where, &call, within_ns, peer, &peer->link);
-    if (status != AQ_OK) agent.uncalled = peer; /* the next tick reports it to the hub */
+    if (status != AQ_OK) agent.failed_call = peer; /* the next tick reports it to the hub */
 }
 
 /* A quarter of the timeout leaves time to retry, and to try other ancestors, before the root
@@ -161,7 +161,7 @@ static void agent_answer_clock(const struct agent_peer *peer, struct agent_clock
     bool root = agent.params.hub.agent == 0;
     agent.clock_wanted = true;
     clock.answer = 1;
-    clock.heard = aqi_align_time(&agent.align, now);
+    clock.received = aqi_align_time(&agent.align, now);
     clock.error = root                            ? 0
                   : aqi_align_ready(&agent.align) ? aqi_align_error(&agent.align, now)
                                                   : UINT64_MAX;
@@ -178,7 +178,7 @@ static aq_status agent_on_clock(const struct agent_peer *peer, const uint8_t *by
     if (clock.answer == 0) {
         agent_answer_clock(peer, clock, now);
     } else if (peer == agent.above) {
-        aqi_align_add(&agent.align, clock.asked, clock.heard, clock.answered, now, clock.error);
+        aqi_align_add(&agent.align, clock.asked, clock.received, clock.answered, now, clock.error);
         if (clock.error != UINT64_MAX && !aqi_align_ready(&agent.align)) agent.ask_ns = 0;
     }
     return AQ_OK;
@@ -186,7 +186,7 @@ static aq_status agent_on_clock(const struct agent_peer *peer, const uint8_t *by
 
 static uint64_t agent_tick_clock(uint64_t now)
 {
-    agent.clock_wanted = agent.clock_wanted || aqi_records_any();
+    agent.clock_wanted = agent.clock_wanted || aqi_records_need_clock();
     if (!agent.clock_wanted || !aqi_agent_attached()) return UINT64_MAX;
     if (now >= agent.ask_ns) agent_ask_clock(now);
     return agent.ask_ns;
@@ -194,16 +194,16 @@ static uint64_t agent_tick_clock(uint64_t now)
 
 /* --- from other agents ---------------------------------------------------------------------- */
 
-static void agent_tell(void)
+static void agent_enter_hub(void)
 {
-    agent.told = true;
+    agent.hub_called = true;
     aqi_hub_now(agent.hub, aqi_now_ns());
 }
 
 static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *call)
 {
     struct agent_peer *peer = aqi_link_owner(link);
-    agent_tell();
+    agent_enter_hub();
     if (peer != NULL) {
         peer->open = true;
         aqi_hub_attached(agent.hub, peer->number);
@@ -263,7 +263,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     if (peer == NULL) return;
     uint32_t number = peer->number;
     aq_status status = AQ_EPROTO;
-    agent_tell();
+    agent_enter_hub();
     if (len > 0 && bytes[0] == AGENT_CLOCK)
         status = agent_on_clock(peer, bytes, len);
     else if (len > 0 && bytes[0] <= AGENT_MORE)
@@ -277,7 +277,7 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
 {
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
-    agent_tell();
+    agent_enter_hub();
     agent_drop(peer, status, status == AQ_OK ? "its agent has ended" : why);
 }
 
@@ -299,11 +299,11 @@ static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *
     if (stream < AQI_STREAM_SHOWN || stream >= AQI_STREAM_FILES || stream == AQI_STREAM_LOG)
         agent.output(arg, rank, stream, bytes, len);
     else if (stream == AQI_STREAM_TOP)
-        aqi_top_came(bytes, len);
+        aqi_top_arrived(bytes, len);
     else if (stream == AQI_STREAM_PEERS)
-        aqi_top_peers_came(bytes, len);
+        aqi_top_peers_arrived(bytes, len);
     else
-        aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
+        aqi_records_arrived((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
 }
 
 static void agent_watch(void *arg, uint64_t interval_ns)
@@ -394,11 +394,11 @@ aq_status aqi_agent_offer(char *text, size_t len)
     return aqi_links_offer(agent.links, text, len);
 }
 
-static void agent_tell_unreachable(void)
+static void agent_report_unreachable(void)
 {
-    struct agent_peer *peer = agent.uncalled;
+    struct agent_peer *peer = agent.failed_call;
     if (peer == NULL) return;
-    agent.uncalled = NULL;
+    agent.failed_call = NULL;
     agent_drop(peer, AQ_EINVAL, "its address is unknown");
 }
 
@@ -406,16 +406,16 @@ uint64_t aqi_agent_tick(void)
 {
     uint64_t now = aqi_now_ns();
     aqi_hub_now(agent.hub, now);
-    agent_tell_unreachable();
+    agent_report_unreachable();
     aqi_records_tick();
     uint64_t clock = agent_tick_clock(now), watched = aqi_top_tick(now);
     watched = aqi_min(watched, aqi_peers_tick(now));
     uint64_t next = aqi_min(aqi_hub_tick(agent.hub), clock);
     next = aqi_min(next, watched);
     if (agent.links == NULL) return next;
-    agent.told = false;
+    agent.hub_called = false;
     next = aqi_min(next, aqi_links_tick(agent.links, now));
-    return agent.told ? now : next;
+    return agent.hub_called ? now : next;
 }
 
 bool aqi_agent_attached(void)

@@ -50,7 +50,7 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
 }
 
 /* Check values that index tables or size memory; all others are unrestricted. */
-static bool control_sane(const struct aqi_control *message)
+static bool control_valid(const struct aqi_control *message)
 {
     switch (message->type) {
     case AQI_CONTROL_JOB:
@@ -89,7 +89,7 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
     if (len < fixed || len - fixed > row->max_data) return AQ_EPROTO;
     read.data = aqi_fields_read(row->fields, at + CONTROL_START, &read);
     read.len = len - fixed;
-    if (!control_sane(&read)) return AQ_EPROTO;
+    if (!control_valid(&read)) return AQ_EPROTO;
     *message = read;
     return AQ_OK;
 }

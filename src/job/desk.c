@@ -48,7 +48,7 @@ struct desk_seat {
 struct desk_caller {
     struct aqi_source source;
     struct desk_caller *next;
-    struct ucred who;
+    struct ucred cred;
 };
 
 static struct {
@@ -266,32 +266,32 @@ static void desk_accept(struct desk_seat *seat, int socket, pid_t pid)
 }
 
 /* The creator of the socket passed with HELLO, according to the kernel, not the message. */
-static bool desk_credentials(int socket, struct ucred *who)
+static bool desk_credentials(int socket, struct ucred *cred)
 {
-    socklen_t len = sizeof(*who);
+    socklen_t len = sizeof(*cred);
     return aqi_channel_is_one(socket) &&
-           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, who, &len) == 0;
+           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0;
 }
 
 static void desk_hello(struct desk_seat *seat, int socket)
 {
     char why[AQI_CONTROL_TEXT];
-    struct ucred who;
-    if (!desk_credentials(socket, &who)) {
+    struct ucred cred;
+    if (!desk_credentials(socket, &cred)) {
         close(socket);
         desk_garbage(seat, 0);
         return;
     }
-    if (who.uid != geteuid()) {
+    if (cred.uid != geteuid()) {
         desk_refuse(socket, AQ_EACCESS,
                     "rank %u: process %d belongs to user %u, but the job belongs to user %u: all "
                     "processes of a job must have the same user",
-                    desk_rank(seat), (int)who.pid, who.uid, geteuid());
+                    desk_rank(seat), (int)cred.pid, cred.uid, geteuid());
         return;
     }
     aq_status status = aqi_hub_may_join(desk.hub, desk_rank(seat), why);
     if (status == AQ_OK)
-        desk_accept(seat, socket, who.pid);
+        desk_accept(seat, socket, cred.pid);
     else
         desk_refuse(socket, status, "%s", why);
 }
@@ -384,17 +384,17 @@ static void desk_claim(struct desk_caller *caller, const struct aqi_control *mes
     }
     struct desk_seat *seat = desk_seat(message->rank);
     if (aqi_hub_state(desk.hub, message->rank) == AQI_RANK_WAITING) {
-        seat->pid = caller->who.pid;
+        seat->pid = caller->cred.pid;
         desk.claimed++;
-        aqi_hub_started(desk.hub, message->rank, (int)caller->who.pid);
+        aqi_hub_started(desk.hub, message->rank, (int)caller->cred.pid);
     }
     aq_status status = aqi_hub_may_join(desk.hub, message->rank, why);
     if (status != AQ_OK) {
         desk_refuse(fd, status, "%s", why);
         return;
     }
-    desk_watch_life(seat, caller->who.pid);
-    desk_accept(seat, fd, caller->who.pid);
+    desk_watch_life(seat, caller->cred.pid);
+    desk_accept(seat, fd, caller->cred.pid);
 }
 
 /* The secret of a caller that uses another version cannot be checked, as its position may
@@ -434,8 +434,8 @@ static void desk_listener_ready(struct aqi_source *source)
     if (fd < 0) return;
     struct desk_caller *caller = calloc(1, sizeof(*caller));
     bool full = desk.calling >= desk.count + DESK_STRANGERS;
-    if (caller == NULL || full || !desk_credentials(fd, &caller->who) ||
-        caller->who.uid != geteuid()) {
+    if (caller == NULL || full || !desk_credentials(fd, &caller->cred) ||
+        caller->cred.uid != geteuid()) {
         free(caller);
         close(fd);
         return;
@@ -512,7 +512,7 @@ static bool desk_control_receive(struct desk_seat *seat)
         return true;
     }
     if (passed >= 0) close(passed);
-    aqi_records_said(desk_rank(seat));
+    aqi_records_forward_log(desk_rank(seat));
     if (status == AQ_OK) status = aqi_hub_said(desk.hub, desk_rank(seat), &message);
     if (status != AQ_OK) desk_garbage(seat, len);
     return true;
@@ -561,7 +561,7 @@ void aqi_desk_drain(uint32_t rank)
         continue;
     for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_receive(seat); i++)
         continue;
-    aqi_records_said(rank);
+    aqi_records_forward_log(rank);
 }
 
 void aqi_desk_on_drain(void *arg, uint32_t rank)

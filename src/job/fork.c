@@ -243,7 +243,7 @@ static aq_status fork_open_place(struct fork_boot *fork)
     return fork_hello(fork, place);
 }
 
-static void fork_part(struct fork_boot *fork)
+static void fork_leave_manager(struct fork_boot *fork)
 {
     struct aqi_managed *managed = atomic_exchange(&fork->managed, NULL);
     if (managed != NULL) aqi_managed_close(managed);
@@ -274,7 +274,7 @@ static aq_status fork_open(struct aqi_boot *boot)
     if (status != AQ_OK) {
         /* Otherwise the other ranks would wait for this one. */
         if (fork->managed != NULL) aqi_managed_abort(fork->managed);
-        fork_part(fork);
+        fork_leave_manager(fork);
         fork_hang_up(fork);
     } else if (kind == NULL) {
         close((int)aqi_job_config.boot_fd); /* programs started by this one must not inherit it */
@@ -284,7 +284,7 @@ static aq_status fork_open(struct aqi_boot *boot)
 
 static void fork_depart(struct aqi_boot *boot)
 {
-    fork_part(fork_of(boot));
+    fork_leave_manager(fork_of(boot));
 }
 
 /* Convert an unsolicited message, EVENT or AGREED, to an event. */
@@ -320,7 +320,7 @@ static bool fork_is_event(const struct aqi_control *message)
 }
 
 /* Queue a message received while a collective call waits for its result. */
-static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *message)
+static aq_status fork_queue_event(struct fork_boot *fork, const struct aqi_control *message)
 {
     struct fork_event *event;
     aq_status status = fork_read_event(fork, message, &event);
@@ -336,7 +336,7 @@ static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *m
 
 /* Once started, a collective call can only end by a result; if it fails here, so do all later
  * ones. */
-static aq_status fork_break(struct fork_boot *fork, aq_status status)
+static aq_status fork_fail_calls(struct fork_boot *fork, aq_status status)
 {
     fork->broken = status;
     return status;
@@ -354,7 +354,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
         message.data = len != 0 ? (const uint8_t *)data + message.offset : NULL;
         message.len = aqi_min(len - message.offset, AQI_CONTROL_CHUNK);
         aq_status status = fork_send(fork, fork->boot.fd, &message, -1);
-        if (status != AQ_OK) return fork_break(fork, status);
+        if (status != AQ_OK) return fork_fail_calls(fork, status);
         message.offset += message.len;
     } while (message.offset < len);
     return AQ_OK;
@@ -366,10 +366,10 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
     char text[AQI_CONTROL_TEXT + 1];
     for (;;) {
         aq_status status = fork_receive(fork, result, passed);
-        if (status != AQ_OK) return fork_break(fork, status);
+        if (status != AQ_OK) return fork_fail_calls(fork, status);
         if (fork_is_event(result)) {
-            status = fork_put_by(fork, result);
-            if (status != AQ_OK) return fork_break(fork, status);
+            status = fork_queue_event(fork, result);
+            if (status != AQ_OK) return fork_fail_calls(fork, status);
             continue;
         }
         if (result->type == AQI_CONTROL_RESULT && result->seq == fork->seq) break;
@@ -377,7 +377,7 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
     }
     if (result->status == AQ_OK) return AQ_OK;
     aqi_control_text(result, text); /* aqrun has reported it */
-    return fork_break(fork, aqi_fail_quiet(fork_status(result), "%s", text));
+    return fork_fail_calls(fork, aqi_fail_quiet(fork_status(result), "%s", text));
 }
 
 static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,
@@ -394,7 +394,7 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
     if (status == AQ_OK) status = fork_result(fork, result, passed);
     if (status == AQ_OK && (result->bytes != total || (*passed >= 0) != (call == AQI_CALL_TABLE) ||
                             (call == AQI_CALL_ALLGATHER && result->len != total)))
-        status = fork_break(
+        status = fork_fail_calls(
             fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not match the call"));
     if (status != AQ_OK && *passed >= 0) close(*passed);
     return status;
@@ -422,7 +422,7 @@ static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len,
         *memory = at;
     }
     close(fd);
-    return status == AQ_OK ? AQ_OK : fork_break(fork, status);
+    return status == AQ_OK ? AQ_OK : fork_fail_calls(fork, status);
 }
 
 static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
@@ -458,7 +458,7 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     int passed = -1;
     status = fork_result(fork, &result, &passed);
     if (status == AQ_OK && passed < 0)
-        status = fork_break(
+        status = fork_fail_calls(
             fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent no descriptor for \"%s\"", name));
     if (status == AQ_OK) *fd = passed;
     return status;
@@ -552,7 +552,7 @@ static void fork_close(struct aqi_boot *boot)
     while ((event = fork_pop(fork)) != NULL)
         free(event);
     munmap(fork->page, fork->page_bytes);
-    fork_part(fork);
+    fork_leave_manager(fork);
     close(boot->fd);
 }
 

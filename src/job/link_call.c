@@ -30,7 +30,7 @@ struct link_try {
 };
 
 struct link_call {
-    struct aqi_seal_call who;
+    struct aqi_seal_call target;
     uint64_t began_ns;
     unsigned count;
     struct link_try tries[];
@@ -147,9 +147,9 @@ static void link_call_prove(struct aqi_link *link, struct link_try *try, uint64_
     try->state = TRY_PROVES;
     try->due_ns = now + link->links->config.prove_ns;
     link_due(link->links, try->due_ns);
-    snprintf(link->name, sizeof(link->name), "host %u (%s)", link->call->who.to,
+    snprintf(link->name, sizeof(link->name), "host %u (%s)", link->call->target.to,
              aqi_sockaddr_text(&try->at, text));
-    link_begin(link, fd, AQI_SEAL_CALLER, &link->call->who);
+    link_begin(link, fd, AQI_SEAL_CALLER, &link->call->target);
 }
 
 /* Report the error of each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
@@ -169,7 +169,7 @@ static void link_call_doom(struct aqi_link *link)
             try->status == AQ_EACCESS)
             status = try->status;
     }
-    snprintf(link->name, sizeof(link->name), "host %u", call->who.to);
+    snprintf(link->name, sizeof(link->name), "host %u", call->target.to);
     link_doom(link, status, "cannot be reached at %s", text);
 }
 
@@ -271,7 +271,7 @@ static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_
 }
 
 aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
-                           const struct aqi_seal_call *who, uint64_t timeout_ns, void *owner,
+                           const struct aqi_seal_call *target, uint64_t timeout_ns, void *owner,
                            struct aqi_link **out)
 {
     union aqi_sockaddr at[AQI_LINK_CANDIDATES];
@@ -287,7 +287,7 @@ aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
         free(call);
         return aqi_fail(AQ_ENOMEM, "job", "no memory to connect to a host");
     }
-    call->who = *who;
+    call->target = *target;
     call->count = count;
     call->began_ns = aqi_now_ns();
     link->call = call;

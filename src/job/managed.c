@@ -133,14 +133,14 @@ static aq_status managed_start_agent(struct aqi_managed *managed)
     return status;
 }
 
-static aq_status managed_feed(struct aqi_managed *managed, const void *bytes, size_t len)
+static aq_status managed_send(struct aqi_managed *managed, const void *bytes, size_t len)
 {
     if (send(managed->feed, bytes, len, MSG_NOSIGNAL) == (ssize_t)len) return AQ_OK;
     return aqi_fail_errno(AQ_EPEER, errno, "job", "this host's agent has ended");
 }
 
 /* Wait for the agent's answer to the key: its addresses, or why it cannot work. */
-static aq_status managed_hear(struct aqi_managed *managed, struct managed_answer *answer)
+static aq_status managed_receive(struct aqi_managed *managed, struct managed_answer *answer)
 {
     struct pollfd state = {.fd = managed->feed, .events = POLLIN};
     uint64_t limit = aqi_now_ns() + aqi_job_config.start_timeout_ns, now;
@@ -187,7 +187,7 @@ static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, co
 }
 
 /* Send the agents above this host's, the parent first, each ended by NUL. */
-static aq_status managed_feed_above(struct aqi_managed *managed)
+static aq_status managed_send_above(struct aqi_managed *managed)
 {
     char all[MANAGED_FEED_MAX];
     size_t used = 0, len;
@@ -201,7 +201,7 @@ static aq_status managed_feed_above(struct aqi_managed *managed)
         used += len;
         all[used++] = '\0';
     }
-    return managed_feed(managed, all, used);
+    return managed_send(managed, all, used);
 }
 
 /* Called after the first fence: the values of all hosts and the job's key are available. */
@@ -216,12 +216,12 @@ static aq_status managed_exchange(struct aqi_managed *managed)
         status = managed_get_ours(managed, 0, managed_job_key, &managed->key, sizeof(managed->key));
     bool leads = managed_leads(managed);
     if (status == AQ_OK && leads)
-        status = managed_feed(managed, managed->key.key, sizeof(managed->key.key));
-    if (status == AQ_OK && leads) status = managed_hear(managed, &answer);
+        status = managed_send(managed, managed->key.key, sizeof(managed->key.key));
+    if (status == AQ_OK && leads) status = managed_receive(managed, &answer);
     if (status != AQ_OK || info->hosts == 1) return status;
     if (leads) status = managed_put(managed, managed_offer_key, answer.text, strlen(answer.text));
     if (status == AQ_OK) status = managed->manager->kind->fence(managed->manager);
-    if (status == AQ_OK && leads && info->host != 0) status = managed_feed_above(managed);
+    if (status == AQ_OK && leads && info->host != 0) status = managed_send_above(managed);
     return status;
 }
 
@@ -245,11 +245,11 @@ static aq_status managed_begin(struct aqi_managed *managed)
 
 /* --- the claim ------------------------------------------------------------------------------ */
 
-static aq_status managed_call_agent(const struct aqi_managed *managed, int *out)
+static aq_status managed_connect(const struct aqi_managed *managed, int *out)
 {
     struct sockaddr_un address;
-    struct ucred who;
-    socklen_t len = managed_address(&managed->card, &address), who_len = sizeof(who);
+    struct ucred cred;
+    socklen_t len = managed_address(&managed->card, &address), cred_len = sizeof(cred);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot create a socket to this host's agent");
@@ -260,7 +260,7 @@ static aq_status managed_call_agent(const struct aqi_managed *managed, int *out)
                               "cannot reach this host's agent: processes that the manager places "
                               "on one host must share a network namespace");
     }
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) != 0 || who.uid != geteuid()) {
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) != 0 || cred.uid != geteuid()) {
         close(fd);
         return aqi_fail(AQ_EACCESS, "job", "this host's agent belongs to another user");
     }
@@ -273,7 +273,7 @@ static aq_status managed_claim(struct aqi_managed *managed, int *out)
     struct aqi_control claim = {.type = AQI_CONTROL_CLAIM, .rank = managed->manager->info.rank};
     int fd = -1;
     memcpy(claim.key, managed->card.secret, sizeof(claim.key));
-    aq_status status = managed_call_agent(managed, &fd);
+    aq_status status = managed_connect(managed, &fd);
     if (status != AQ_OK) return status;
     status = aqi_channel_send(fd, &claim, -1); /* a new socket has room */
     if (status == AQ_OK) {

@@ -83,7 +83,7 @@ static void peers_send(void)
     /* The root sends nothing if it has no ranks. */
     size_t bytes = offsetof(struct aqi_top_peers, text) + len;
     if (packet.agents != 0)
-        aqi_top_peers_came(&packet, bytes);
+        aqi_top_peers_arrived(&packet, bytes);
     else
         aqi_hub_printed(peers.hub, aqi_hub_rank_at(peers.hub, 0), AQI_STREAM_PEERS, &packet, bytes);
 }

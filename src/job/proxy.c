@@ -29,13 +29,13 @@ static struct {
     char above[MANAGED_FEED_MAX];
     size_t above_len;
     uint64_t began_ns;
-    uint64_t fed_ns;   /* when the feed was closed; 0: not yet */
-    bool claimed_late; /* missing ranks have been reported */
+    uint64_t feed_closed_ns; /* when the feed was closed; 0: not yet */
+    bool missing_reported;   /* missing ranks have been reported */
     bool over;
 } proxy;
 
 /* Close all descriptors of the program: only 3, 4 and standard error stay open. */
-static void proxy_let_go(struct managed_plan *plan)
+static void proxy_close_inherited(struct managed_plan *plan)
 {
     enum { FEED = 3, LISTENER = 4, FIRST_FREE = 5 };
     int feed = fcntl(plan->feed, F_DUPFD, 10), listener = fcntl(plan->listener, F_DUPFD, 10);
@@ -151,7 +151,7 @@ static void proxy_feed_ready(struct aqi_source *source)
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) { /* the rank has finished or died, but others may have connected */
         aqi_source_close(source);
-        proxy.fed_ns = aqi_now_ns();
+        proxy.feed_closed_ns = aqi_now_ns();
         return;
     }
     proxy.above_len = (size_t)got;
@@ -183,15 +183,15 @@ static void proxy_open(struct aqi_agent_params *params)
 static uint64_t proxy_tick(void)
 {
     uint64_t limit = proxy.began_ns + aqi_job_config.start_timeout_ns, now = aqi_now_ns();
-    if (proxy.claimed_late || aqi_desk_claimed() == aqi_hub_local_ranks(proxy.hub))
+    if (proxy.missing_reported || aqi_desk_claimed() == aqi_hub_local_ranks(proxy.hub))
         return UINT64_MAX;
-    if (proxy.fed_ns != 0 && aqi_desk_claimed() == 0) {
+    if (proxy.feed_closed_ns != 0 && aqi_desk_claimed() == 0) {
         /* The rank that forked us claimed its place before it closed the feed, or has died. */
-        proxy.over = now >= proxy.fed_ns + PROXY_CLAIM_NS;
-        return proxy.fed_ns + PROXY_CLAIM_NS;
+        proxy.over = now >= proxy.feed_closed_ns + PROXY_CLAIM_NS;
+        return proxy.feed_closed_ns + PROXY_CLAIM_NS;
     }
     if (now < limit) return limit;
-    proxy.claimed_late = true;
+    proxy.missing_reported = true;
     aqi_hub_failed(
         proxy.hub, AQI_EXIT_FAILED,
         "not all processes started by the manager called aq_init within %.3g s (AQ_START_TIMEOUT)",
@@ -246,7 +246,7 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
                                       .ports = aqi_job_config.control_ports};
     int epoll;
     proxy.plan = *plan;
-    proxy_let_go(&proxy.plan);
+    proxy_close_inherited(&proxy.plan);
     proxy_reset_signals();
     (void)setsid();
     prctl(PR_SET_NAME, "aq-agent");

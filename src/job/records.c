@@ -41,7 +41,7 @@ struct records_file {
 static struct {
     struct aqi_records_params params;
     struct record *all;
-    uint64_t clock_said_ns[RECORDS_FILES];
+    uint64_t clock_sent_ns[RECORDS_FILES];
     struct records_file files[RECORDS_FILES];
     /*
      * Fatal and non-fatal errors, which the next tick reports, as the hub must not be called from
@@ -58,7 +58,7 @@ void aqi_records_open(const struct aqi_records_params *params)
     records.params = *params;
 }
 
-bool aqi_records_any(void)
+bool aqi_records_need_clock(void)
 {
     const struct record *record = records.all;
     while (record != NULL && record->what == AQI_SHOW_LOG)
@@ -74,9 +74,9 @@ static void records_send(const struct record *record, const char *bytes, size_t 
 }
 
 /* Record the offset added to times, before the first lines and periodically. */
-static void records_say_clock(const struct record *record, const char *bytes, size_t len)
+static void records_send_clock(const struct record *record, const char *bytes, size_t len)
 {
-    uint64_t now = aqi_now_ns(), *said = &records.clock_said_ns[record->what];
+    uint64_t now = aqi_now_ns(), *said = &records.clock_sent_ns[record->what];
     char room[300];
     struct aqi_safe_text line = {.text = room, .room = sizeof(room)};
     if (records.params.align == NULL || (*said != 0 && now - *said < RECORDS_CLOCK_NS)) return;
@@ -89,7 +89,7 @@ static void records_say_clock(const struct record *record, const char *bytes, si
 static void records_lines(void *arg, const char *bytes, size_t len)
 {
     const struct record *record = arg;
-    if (record->what != AQI_SHOW_LOG) records_say_clock(record, bytes, len);
+    if (record->what != AQI_SHOW_LOG) records_send_clock(record, bytes, len);
     records_send(record, bytes, len);
 }
 
@@ -169,7 +169,7 @@ void aqi_records_take(uint32_t rank, enum aqi_show what, int fd)
     records_send(record, NULL, 0); /* opens the file, to detect errors early */
 }
 
-void aqi_records_said(uint32_t rank)
+void aqi_records_forward_log(uint32_t rank)
 {
     struct record *next;
     for (struct record *record = records.all; record != NULL; record = next) {
@@ -190,7 +190,7 @@ void aqi_records_drain(void)
     }
 }
 
-static void records_tell(void)
+static void records_report(void)
 {
     if (records.failed[0] != '\0')
         aqi_hub_failed(records.params.hub, AQI_EXIT_FAILED, "%s", records.failed);
@@ -203,7 +203,7 @@ static void records_tell(void)
 
 void aqi_records_tick(void)
 {
-    records_tell();
+    records_report();
     for (struct record *record = records.all; record != NULL; record = record->next)
         if (records_may_read(record)) aqi_source_watch(&record->source, EPOLLIN);
 }
@@ -246,7 +246,7 @@ static void records_write(enum aqi_show what, const void *bytes, size_t len)
     records_fail(what, true);
 }
 
-void aqi_records_came(enum aqi_show what, const void *bytes, size_t len)
+void aqi_records_arrived(enum aqi_show what, const void *bytes, size_t len)
 {
     struct records_file *file = &records.files[what];
     if ((unsigned)what >= RECORDS_FILES) return;
@@ -273,5 +273,5 @@ void aqi_records_close(void)
         if (file->fd >= 0) close(file->fd);
         *file = (struct records_file){.fd = -1};
     }
-    records_tell();
+    records_report();
 }

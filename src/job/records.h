@@ -19,11 +19,11 @@ void aqi_records_open(const struct aqi_records_params *params);
 /* A rank of this host has passed a socket for AQI_SHOW_STATS, _TRACE or _LOG; takes ownership. */
 void aqi_records_take(uint32_t rank, enum aqi_show what, int fd);
 /* Forward all that this rank has written to its log, before anything that follows. */
-void aqi_records_said(uint32_t rank);
+void aqi_records_forward_log(uint32_t rank);
 /* Whether there is a file that needs the clock. */
-bool aqi_records_any(void);
+bool aqi_records_need_clock(void);
 /* Root: lines for a file have arrived. No bytes: lines will follow. */
-void aqi_records_came(enum aqi_show what, const void *bytes, size_t len);
+void aqi_records_arrived(enum aqi_show what, const void *bytes, size_t len);
 /* Make progress: the clock may have become known, or room available. */
 void aqi_records_tick(void);
 /* All processes of this host have ended: process the remaining data. */

@@ -27,11 +27,11 @@ static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const
 {
     (void)arg, (void)rank;
     if (stream == AQI_STREAM_TOP)
-        aqi_top_came(bytes, len);
+        aqi_top_arrived(bytes, len);
     else if (stream == AQI_STREAM_PEERS)
-        aqi_top_peers_came(bytes, len);
+        aqi_top_peers_arrived(bytes, len);
     else
-        aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
+        aqi_records_arrived((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
 }
 
 static inline void shows_watch(void *arg, uint64_t interval_ns)

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 
 /* Agreements of this process with itself, answered by the next call of progress. */
-struct single_ask {
-    struct single_ask *next;
+struct single_agreement {
+    struct single_agreement *next;
     uint64_t name[2];
     aq_status status;
 };
@@ -19,8 +19,8 @@ struct single_ask {
 struct single_boot {
     struct aqi_boot boot;
     struct aqi_spin lock; /* protects the list */
-    struct single_ask *asks;
-    _Atomic uint32_t asked;
+    struct single_agreement *agreements;
+    _Atomic uint32_t agreed;
 };
 
 static struct single_boot *single_of(struct aqi_boot *boot)
@@ -33,7 +33,7 @@ static aq_status single_open(struct aqi_boot *boot)
     boot->info.size = 1;
     boot->info.hosts = 1;
     boot->info.local_size = 1;
-    boot->alerts = &single_of(boot)->asked;
+    boot->alerts = &single_of(boot)->agreed;
     return aqi_random(boot->info.key, sizeof(boot->info.key), "job");
 }
 
@@ -72,15 +72,15 @@ static aq_status single_agree(struct aqi_boot *boot, const uint64_t name[2], aq_
                               const uint8_t *members)
 {
     struct single_boot *single = single_of(boot);
-    struct single_ask *ask = malloc(sizeof(*ask));
+    struct single_agreement *agreement = malloc(sizeof(*agreement));
     (void)members;
-    if (ask == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to agree");
-    *ask = (struct single_ask){.name = {name[0], name[1]}, .status = mine};
+    if (agreement == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to agree");
+    *agreement = (struct single_agreement){.name = {name[0], name[1]}, .status = mine};
     aqi_spin_lock(&single->lock);
-    ask->next = single->asks;
-    single->asks = ask;
+    agreement->next = single->agreements;
+    single->agreements = agreement;
     aqi_spin_unlock(&single->lock);
-    atomic_fetch_add(&single->asked, 1);
+    atomic_fetch_add(&single->agreed, 1);
     return AQ_OK;
 }
 
@@ -95,20 +95,20 @@ static aq_status single_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, v
     static const uint8_t me = 1;
     struct single_boot *single = single_of(boot);
     aqi_spin_lock(&single->lock);
-    struct single_ask *ask = single->asks;
-    single->asks = NULL;
+    struct single_agreement *agreement = single->agreements;
+    single->agreements = NULL;
     aqi_spin_unlock(&single->lock);
-    while (ask != NULL) {
-        struct single_ask *next = ask->next;
+    while (agreement != NULL) {
+        struct single_agreement *next = agreement->next;
         struct aqi_boot_event event = {.type = AQI_BOOT_AGREED,
-                                       .name = {ask->name[0], ask->name[1]},
-                                       .status = ask->status,
+                                       .name = {agreement->name[0], agreement->name[1]},
+                                       .status = agreement->status,
                                        .set = &me,
                                        .text = ""};
-        free(ask);
+        free(agreement);
         atomic_fetch_add_explicit(&boot->seen, 1, memory_order_relaxed);
         fn(arg, &event);
-        ask = next;
+        agreement = next;
     }
     return AQ_OK;
 }
@@ -133,10 +133,10 @@ static void single_depart(struct aqi_boot *boot)
 static void single_close(struct aqi_boot *boot)
 {
     struct single_boot *single = single_of(boot);
-    while (single->asks != NULL) {
-        struct single_ask *ask = single->asks;
-        single->asks = ask->next;
-        free(ask);
+    while (single->agreements != NULL) {
+        struct single_agreement *agreement = single->agreements;
+        single->agreements = agreement->next;
+        free(agreement);
     }
 }
 

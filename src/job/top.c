@@ -13,11 +13,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define TOP_LOOK_NS  20000000u
-#define TOP_LEAST_NS 100000000u
-#define TOP_MOST_NS  3600000000000ull
+#define TOP_SAMPLE_NS       20000000u
+#define TOP_INTERVAL_MIN_NS 100000000u
+#define TOP_INTERVAL_MAX_NS 3600000000000ull
 enum { TOP_WATCHERS = 16 };
-#define TOP_QUEUE_MOST (64u << 20) /* maximum bytes queued for a client that does not read */
+#define TOP_QUEUE_MAX (64u << 20) /* maximum bytes queued for a client that does not read */
 
 struct top_rank {
     int fd; /* 0: none */
@@ -44,13 +44,13 @@ static struct {
     struct aqi_top_params params;
     struct top_rank *ranks; /* of this host */
     uint64_t interval_ns;   /* 0: not monitored */
-    uint64_t look_ns, show_ns;
+    uint64_t sample_ns, show_ns;
     struct aqi_source listener;
     struct top_watcher *watchers;
-    uint64_t wanted_ns; /* requested by the clients; sent by the next tick */
-    uint64_t told_ns;
+    uint64_t requested_ns; /* requested by the clients; sent by the next tick */
+    uint64_t sent_ns;
     uint32_t watching;
-    uint32_t turn, told_turn; /* numbers of queries about peers */
+    uint32_t turn, sent_turn; /* numbers of queries about peers */
 } top = {.listener.fd = -1};
 
 /* --- the ranks of this host ----------------------------------------------------------------- */
@@ -77,7 +77,7 @@ bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT])
     return of != NULL && of->fd != 0 && aqi_counters_read(of->fd, value, &doing);
 }
 
-static void top_look(void)
+static void top_sample(void)
 {
     for (uint32_t i = 0; i < aqi_hub_local_ranks(top.params.hub); i++) {
         struct top_rank *of = &top.ranks[i];
@@ -127,31 +127,31 @@ static void top_show(void)
 void aqi_top_watch(uint64_t interval_ns)
 {
     top.interval_ns = top.ranks != NULL ? interval_ns : 0;
-    top.look_ns = top.show_ns = 0; /* immediately, as a baseline for rates */
+    top.sample_ns = top.show_ns = 0; /* immediately, as a baseline for rates */
 }
 
 static uint64_t top_tick_ranks(uint64_t now)
 {
     if (top.interval_ns == 0) return UINT64_MAX;
-    if (now >= top.look_ns) {
-        top_look();
-        top.look_ns = now + TOP_LOOK_NS;
+    if (now >= top.sample_ns) {
+        top_sample();
+        top.sample_ns = now + TOP_SAMPLE_NS;
     }
     if (now >= top.show_ns) {
         top_show();
         top.show_ns = (now - top.show_ns < top.interval_ns ? top.show_ns : now) + top.interval_ns;
     }
-    return aqi_min(top.look_ns, top.show_ns);
+    return aqi_min(top.sample_ns, top.show_ns);
 }
 
 /* --- clients ------------------------------------------------------------------------ */
 
 static void top_count_watchers(void)
 {
-    top.wanted_ns = 0;
+    top.requested_ns = 0;
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
-        if (w->interval_ns != 0 && (top.wanted_ns == 0 || w->interval_ns < top.wanted_ns))
-            top.wanted_ns = w->interval_ns;
+        if (w->interval_ns != 0 && (top.requested_ns == 0 || w->interval_ns < top.requested_ns))
+            top.requested_ns = w->interval_ns;
 }
 
 static void top_forget(struct top_watcher *watcher)
@@ -204,16 +204,16 @@ static void top_watcher_ready(struct aqi_source *source)
         return;
     }
     uint64_t wanted = ask.interval_ms * 1000000ull;
-    watcher->interval_ns = aqi_min(aqi_max(wanted, TOP_LEAST_NS), TOP_MOST_NS);
+    watcher->interval_ns = aqi_min(aqi_max(wanted, TOP_INTERVAL_MIN_NS), TOP_INTERVAL_MAX_NS);
     top_count_watchers();
 }
 
 static bool top_may_watch(int fd)
 {
-    struct ucred who;
-    socklen_t len = sizeof(who);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-           (who.uid == geteuid() || who.uid == 0);
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+           (cred.uid == geteuid() || cred.uid == 0);
 }
 
 static void top_listener_ready(struct aqi_source *source)
@@ -235,7 +235,7 @@ static void top_listener_ready(struct aqi_source *source)
 }
 
 /* Slow readers lose packets. */
-void aqi_top_came(const void *bytes, size_t len)
+void aqi_top_arrived(const void *bytes, size_t len)
 {
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
         if (w->interval_ns != 0) (void)send(w->source.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -244,7 +244,7 @@ void aqi_top_came(const void *bytes, size_t len)
 static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len)
 {
     struct top_packet *packet = malloc(sizeof(*packet) + len);
-    if (packet == NULL || watcher->queued + len > TOP_QUEUE_MOST) {
+    if (packet == NULL || watcher->queued + len > TOP_QUEUE_MAX) {
         free(packet);
         (void)shutdown(watcher->source.fd, SHUT_RDWR); /* so that the client notices the loss */
         return;
@@ -258,7 +258,7 @@ static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len
     top_flush(watcher);
 }
 
-void aqi_top_peers_came(const void *bytes, size_t len)
+void aqi_top_peers_arrived(const void *bytes, size_t len)
 {
     struct aqi_top_peers head;
     if (len < offsetof(struct aqi_top_peers, text)) return;
@@ -284,12 +284,12 @@ static void top_listen(void)
 
 uint64_t aqi_top_tick(uint64_t now)
 {
-    if (top.wanted_ns != top.told_ns) {
-        top.told_ns = top.wanted_ns;
-        aqi_hub_watch(top.params.hub, top.wanted_ns);
+    if (top.requested_ns != top.sent_ns) {
+        top.sent_ns = top.requested_ns;
+        aqi_hub_watch(top.params.hub, top.requested_ns);
     }
-    if (top.turn != top.told_turn) {
-        top.told_turn = top.turn;
+    if (top.turn != top.sent_turn) {
+        top.sent_turn = top.turn;
         aqi_hub_ask_peers(top.params.hub, top.turn);
     }
     return top_tick_ranks(now);

@@ -33,12 +33,12 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
 static inline int aqi_top_connect(unsigned user, int pid)
 {
     struct sockaddr_un address;
-    struct ucred who;
-    socklen_t who_len = sizeof(who), size = aqi_top_address(user, pid, &address);
+    struct ucred cred;
+    socklen_t cred_len = sizeof(cred), size = aqi_top_address(user, pid, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
-        if (who.uid == user) return fd;
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) == 0) {
+        if (cred.uid == user) return fd;
         errno = EACCES; /* not the user in the name */
     }
     int err = errno;
@@ -103,8 +103,8 @@ bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
 /* Report counters at this interval from now on; 0: stop. */
 void aqi_top_watch(uint64_t interval_ns);
 /* Root: a packet has arrived. */
-void aqi_top_came(const void *bytes, size_t len);
-void aqi_top_peers_came(const void *bytes, size_t len);
+void aqi_top_arrived(const void *bytes, size_t len);
+void aqi_top_peers_arrived(const void *bytes, size_t len);
 /* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t aqi_top_tick(uint64_t now);
 void aqi_top_close(void);

@@ -114,7 +114,7 @@ static uint64_t hosts_mine(void)
     return aqi_hash(aqi_hash_text(AQI_HASH_SEED, names.nodename), aqi_here_boot());
 }
 
-static aq_status hosts_ask(struct aqi_manager *manager, uint64_t *node_of)
+static aq_status hosts_exchange(struct aqi_manager *manager, uint64_t *node_of)
 {
     static const char key[] = "aq-host";
     uint64_t mine = hosts_mine();
@@ -140,7 +140,7 @@ aq_status manager_map_hosts(struct aqi_manager *manager, const char *mapping)
     if (node_of == NULL)
         return aqi_fail(AQ_ENOMEM, "job", "no memory for a table of %u ranks", size);
     if (mapping == NULL || !manager_mapping(mapping, size, node_of))
-        status = hosts_ask(manager, node_of);
+        status = hosts_exchange(manager, node_of);
     if (status == AQ_OK) status = manager_set_hosts(manager, node_of);
     free(node_of);
     return status;

@@ -44,7 +44,7 @@ size_t manager_encoded_length(const char *text);
 bool manager_decode(const char *text, uint8_t *value, size_t *len);
 
 /* Transfer of values for managers whose values are short text. */
-struct manager_words {
+struct manager_texts {
     size_t piece; /* maximum bytes of a text */
     aq_status (*put)(struct aqi_manager *manager, const char *key, const char *text, size_t len);
     /* `text` is NUL-terminated, even if the value is longer than `room`. AQ_AGAIN: there is no
@@ -52,9 +52,9 @@ struct manager_words {
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, char *text,
                      size_t room);
 };
-aq_status manager_put_words(struct aqi_manager *manager, const struct manager_words *words,
+aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *words,
                             const char *key, const void *value, size_t len);
-aq_status manager_get_words(struct aqi_manager *manager, const struct manager_words *words,
+aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *words,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len);
 /* The errors of get if there is no such value, or not enough space. */
 aq_status manager_no_value(uint32_t rank, const char *key);

@@ -60,7 +60,7 @@ static aq_status pmi_send(struct pmi_manager *pmi, const char *format, va_list a
 }
 
 /* Send a message that is not answered. */
-static AQI_PRINTF(2, 3) aq_status pmi_tell(struct pmi_manager *pmi, const char *format, ...)
+static AQI_PRINTF(2, 3) aq_status pmi_notify(struct pmi_manager *pmi, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -89,8 +89,8 @@ static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t 
  * Send a request, unless `format` is NULL, and receive its answer `cmd`. `all`: the answer waits
  * for other ranks.
  */
-static AQI_PRINTF(5, 6) aq_status pmi_ask(struct pmi_manager *pmi, bool all, const char *cmd,
-                                          struct manager_fields *fields, const char *format, ...)
+static AQI_PRINTF(5, 6) aq_status pmi_query(struct pmi_manager *pmi, bool all, const char *cmd,
+                                            struct manager_fields *fields, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -118,11 +118,12 @@ static aq_status pmi_put_text(struct aqi_manager *manager, const char *key, cons
 {
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
-    aq_status status = pmi->second ? pmi_ask(pmi, false, "kvs-put-response", &fields,
-                                             "cmd=kvs-put;key=%s;value=%.*s;", key, (int)len, text)
-                                   : pmi_ask(pmi, false, "put_result", &fields,
-                                             "cmd=put kvsname=%s key=%s value=%.*s\n",
-                                             manager->info.job, key, (int)len, text);
+    aq_status status =
+        pmi->second
+            ? pmi_query(pmi, false, "kvs-put-response", &fields, "cmd=kvs-put;key=%s;value=%.*s;",
+                        key, (int)len, text)
+            : pmi_query(pmi, false, "put_result", &fields, "cmd=put kvsname=%s key=%s value=%.*s\n",
+                        manager->info.job, key, (int)len, text);
     if (status == AQ_OK && pmi_refused(pmi, &fields)) {
         const char *why = manager_field(&fields, pmi->second ? "errmsg" : "msg");
         status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
@@ -145,10 +146,11 @@ static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const 
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
     aq_status status =
-        pmi->second ? pmi_ask(pmi, false, "kvs-get-response", &fields,
-                              "cmd=kvs-get;jobid=%s;srcid=%u;key=%s;", manager->info.job, rank, key)
-                    : pmi_ask(pmi, false, "get_result", &fields, "cmd=get kvsname=%s key=%s\n",
-                              manager->info.job, key);
+        pmi->second
+            ? pmi_query(pmi, false, "kvs-get-response", &fields,
+                        "cmd=kvs-get;jobid=%s;srcid=%u;key=%s;", manager->info.job, rank, key)
+            : pmi_query(pmi, false, "get_result", &fields, "cmd=get kvsname=%s key=%s\n",
+                        manager->info.job, key);
     if (status != AQ_OK) return status;
     const char *value = pmi_found(pmi, &fields);
     if (value == NULL) return AQ_AGAIN;
@@ -156,23 +158,23 @@ static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const 
     return AQ_OK;
 }
 
-static struct manager_words pmi_words(struct aqi_manager *manager)
+static struct manager_texts pmi_texts(struct aqi_manager *manager)
 {
-    return (struct manager_words){pmi_of(manager)->piece, pmi_put_text, pmi_get_text};
+    return (struct manager_texts){pmi_of(manager)->piece, pmi_put_text, pmi_get_text};
 }
 
 static aq_status pmi_put(struct aqi_manager *manager, const char *key, const void *value,
                          size_t len)
 {
-    struct manager_words words = pmi_words(manager);
-    return manager_put_words(manager, &words, key, value, len);
+    struct manager_texts words = pmi_texts(manager);
+    return manager_put_texts(manager, &words, key, value, len);
 }
 
 static aq_status pmi_get(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                          size_t room, size_t *len)
 {
-    struct manager_words words = pmi_words(manager);
-    return manager_get_words(manager, &words, rank, key, value, room, len);
+    struct manager_texts words = pmi_texts(manager);
+    return manager_get_texts(manager, &words, rank, key, value, room, len);
 }
 
 static aq_status pmi_fence(struct aqi_manager *manager)
@@ -180,16 +182,16 @@ static aq_status pmi_fence(struct aqi_manager *manager)
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
     aq_status status = pmi->second
-                           ? pmi_ask(pmi, true, "kvs-fence-response", &fields, "cmd=kvs-fence;")
-                           : pmi_ask(pmi, true, "barrier_out", &fields, "cmd=barrier_in\n");
+                           ? pmi_query(pmi, true, "kvs-fence-response", &fields, "cmd=kvs-fence;")
+                           : pmi_query(pmi, true, "barrier_out", &fields, "cmd=barrier_in\n");
     if (status == AQ_OK && pmi_refused(pmi, &fields))
         status = aqi_fail(AQ_EPEER, "job", "the manager has aborted the job");
     if (status != AQ_OK || !pmi->second) return status;
     /* mpiexec.hydra answers a fence immediately, before other ranks have called it. A get of a
      * value that may still be put is answered once they have. */
-    return pmi_ask(pmi, true, "kvs-get-response", &fields,
-                   "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.absent;", manager->info.job,
-                   manager->info.rank);
+    return pmi_query(pmi, true, "kvs-get-response", &fields,
+                     "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.absent;", manager->info.job,
+                     manager->info.rank);
 }
 
 /* ---- leaving ---- */
@@ -198,7 +200,7 @@ static void pmi_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     (void)text; /* the protocol has no field for it */
-    (void)pmi_tell(pmi, "cmd=abort exitcode=%d\n", code);
+    (void)pmi_notify(pmi, "cmd=abort exitcode=%d\n", code);
     pmi->broken = true;
 }
 
@@ -214,7 +216,7 @@ static void pmi_abort_2(struct aqi_manager *manager, int code, const char *text)
     snprintf(plain, sizeof(plain), "%s", text);
     for (char *at = plain; *at != '\0'; at++)
         if (*at < ' ' || *at > '~' || *at == ';' || *at == '=') *at = '_';
-    (void)pmi_tell(pmi, "cmd=abort;isworld=TRUE;msg=%s;", plain);
+    (void)pmi_notify(pmi, "cmd=abort;isworld=TRUE;msg=%s;", plain);
 }
 
 static void pmi_close(struct aqi_manager *manager)
@@ -222,7 +224,7 @@ static void pmi_close(struct aqi_manager *manager)
     struct pmi_manager *pmi = pmi_of(manager);
     struct manager_fields fields;
     if (!pmi->broken &&
-        pmi_tell(pmi, "%s", pmi->second ? "cmd=finalize;" : "cmd=finalize\n") == AQ_OK)
+        pmi_notify(pmi, "%s", pmi->second ? "cmd=finalize;" : "cmd=finalize\n") == AQ_OK)
         (void)pmi_receive(pmi, pmi->second ? "finalize-response" : "finalize_ack", MANAGER_LEAVE_NS,
                           &fields);
     manager_stream_close(&pmi->stream);
@@ -241,9 +243,9 @@ static aq_status pmi_introduce(struct pmi_manager *pmi)
         return aqi_fail(AQ_ESTATE, "job",
                         "PMI_PORT is set, but PMI_ID is not: start this program "
                         "with mpiexec");
-    aq_status status = pmi_ask(pmi, false, "initack", &fields, "cmd=initack pmiid=%.100s\n", id);
+    aq_status status = pmi_query(pmi, false, "initack", &fields, "cmd=initack pmiid=%.100s\n", id);
     while (status == AQ_OK && !debug) {
-        status = pmi_ask(pmi, false, "set", &fields, NULL);
+        status = pmi_query(pmi, false, "set", &fields, NULL);
         if (status != AQ_OK) break;
         size = manager_field_number(&fields, "size", UINT32_MAX, &info->size) || size;
         rank = manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) || rank;
@@ -272,8 +274,8 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
     uint32_t version, sub;
-    aq_status status = pmi_ask(pmi, false, "response_to_init", &fields,
-                               "cmd=init pmi_version=1 pmi_subversion=1\n");
+    aq_status status = pmi_query(pmi, false, "response_to_init", &fields,
+                                 "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (status != AQ_OK) return status;
     if (pmi_refused(pmi, &fields) || !manager_field_number(&fields, "pmi_version", 99, &version) ||
         !manager_field_number(&fields, "pmi_subversion", 99, &sub) || version != 1)
@@ -284,11 +286,11 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
 }
 
 /* Get the limits of keys and values, and the name of the key-value space. */
-static aq_status pmi_learn(struct pmi_manager *pmi)
+static aq_status pmi_get_limits(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
     uint32_t key, value;
-    aq_status status = pmi_ask(pmi, false, "maxes", &fields, "cmd=get_maxes\n");
+    aq_status status = pmi_query(pmi, false, "maxes", &fields, "cmd=get_maxes\n");
     if (status != AQ_OK) return status;
     if (!manager_field_number(&fields, "keylen_max", UINT32_MAX, &key) ||
         !manager_field_number(&fields, "vallen_max", UINT32_MAX, &value) ||
@@ -297,7 +299,7 @@ static aq_status pmi_learn(struct pmi_manager *pmi)
                         "the manager's limits for keys or values are too short, or not reported "
                         "(%u and 64 bytes are needed)",
                         MANAGER_WIRE_KEY);
-    status = pmi_ask(pmi, false, "my_kvsname", &fields, "cmd=get_my_kvsname\n");
+    status = pmi_query(pmi, false, "my_kvsname", &fields, "cmd=get_my_kvsname\n");
     if (status != AQ_OK) return status;
     const char *space = manager_field(&fields, "kvsname");
     if (space == NULL || !manager_is_word(space) || strlen(space) >= AQI_MANAGER_NAME)
@@ -344,8 +346,8 @@ static aq_status pmi_introduce_2(struct pmi_manager *pmi)
                         "with srun --mpi=pmi2 or mpiexec");
     /* Left out if unknown: hydra 4.2 ends the job at an empty value. */
     if (id != NULL) snprintf(job, sizeof(job), "pmijobid=%.200s;", id);
-    aq_status status = pmi_ask(pmi, false, "fullinit-response", &fields,
-                               "cmd=fullinit;%spmirank=%.20s;threaded=FALSE;", job, rank);
+    aq_status status = pmi_query(pmi, false, "fullinit-response", &fields,
+                                 "cmd=fullinit;%spmirank=%.20s;threaded=FALSE;", job, rank);
     if (status != AQ_OK) return status;
     if (pmi_refused(pmi, &fields) ||
         !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
@@ -363,7 +365,7 @@ static aq_status pmi_introduce_2(struct pmi_manager *pmi)
 static aq_status pmi_name_2(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
-    aq_status status = pmi_ask(pmi, false, "job-getid-response", &fields, "cmd=job-getid;");
+    aq_status status = pmi_query(pmi, false, "job-getid-response", &fields, "cmd=job-getid;");
     if (status != AQ_OK) return status;
     const char *job = manager_field(&fields, "jobid");
     if (pmi_refused(pmi, &fields) || job == NULL || !manager_is_word(job) ||
@@ -378,11 +380,11 @@ static aq_status pmi_name_2(struct pmi_manager *pmi)
 static aq_status pmi_map(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
-    aq_status status = pmi->second ? pmi_ask(pmi, false, "info-getjobattr-response", &fields,
-                                             "cmd=info-getjobattr;key=PMI_process_mapping;")
-                                   : pmi_ask(pmi, false, "get_result", &fields,
-                                             "cmd=get kvsname=%s key=PMI_process_mapping\n",
-                                             pmi->manager.info.job);
+    aq_status status = pmi->second ? pmi_query(pmi, false, "info-getjobattr-response", &fields,
+                                               "cmd=info-getjobattr;key=PMI_process_mapping;")
+                                   : pmi_query(pmi, false, "get_result", &fields,
+                                               "cmd=get kvsname=%s key=PMI_process_mapping\n",
+                                               pmi->manager.info.job);
     return status == AQ_OK ? manager_map_hosts(&pmi->manager, pmi_found(pmi, &fields)) : status;
 }
 
@@ -391,7 +393,7 @@ static aq_status pmi_join(struct pmi_manager *pmi)
     aq_status status = pmi_identify(pmi);
     if (status == AQ_OK) status = manager_check_ranks(&pmi->manager);
     if (status == AQ_OK) status = pmi_greet(pmi);
-    return status == AQ_OK ? pmi_learn(pmi) : status;
+    return status == AQ_OK ? pmi_get_limits(pmi) : status;
 }
 
 static aq_status pmi_join_2(struct pmi_manager *pmi)

@@ -98,7 +98,7 @@ static void values_wire_key(char wire[MANAGER_WIRE_KEY], const char *key, uint32
     snprintf(wire, MANAGER_WIRE_KEY, "aq.%s.%u.%zu", key, rank, piece);
 }
 
-aq_status manager_put_words(struct aqi_manager *manager, const struct manager_words *words,
+aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *words,
                             const char *key, const void *value, size_t len)
 {
     char text[MANAGER_TEXT], wire[MANAGER_WIRE_KEY];
@@ -126,7 +126,7 @@ aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t 
                     rank, key, len, room);
 }
 
-static aq_status values_senseless(const struct aqi_manager *manager, uint32_t rank, const char *key)
+static aq_status values_invalid(const struct aqi_manager *manager, uint32_t rank, const char *key)
 {
     return aqi_fail(AQ_EPROTO, "job",
                     "%s returned an invalid value of rank %u for '%s': all ranks must have the "
@@ -135,7 +135,7 @@ static aq_status values_senseless(const struct aqi_manager *manager, uint32_t ra
 }
 
 /* Get all pieces of a value, in sequence. */
-static aq_status values_collect(struct aqi_manager *manager, const struct manager_words *words,
+static aq_status values_collect(struct aqi_manager *manager, const struct manager_texts *words,
                                 uint32_t rank, const char *key, char text[MANAGER_TEXT])
 {
     char wire[MANAGER_WIRE_KEY];
@@ -144,17 +144,17 @@ static aq_status values_collect(struct aqi_manager *manager, const struct manage
         values_wire_key(wire, key, rank, piece);
         aq_status status = words->get(manager, rank, wire, text + used, MANAGER_TEXT - used);
         if (status == AQ_AGAIN && piece == 0) return manager_no_value(rank, key);
-        if (status == AQ_AGAIN) return values_senseless(manager, rank, key);
+        if (status == AQ_AGAIN) return values_invalid(manager, rank, key);
         if (status != AQ_OK) return status;
         size_t got = strlen(text + used);
         if (piece == 0) all = manager_encoded_length(text);
-        if (got == 0 || got > all - used) return values_senseless(manager, rank, key);
+        if (got == 0 || got > all - used) return values_invalid(manager, rank, key);
         used += got;
     }
     return AQ_OK;
 }
 
-aq_status manager_get_words(struct aqi_manager *manager, const struct manager_words *words,
+aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *words,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len)
 {
     char text[MANAGER_TEXT];
@@ -163,7 +163,7 @@ aq_status manager_get_words(struct aqi_manager *manager, const struct manager_wo
     if (rank >= manager->info.size || !values_is_key(key)) return manager_no_value(rank, key);
     aq_status status = values_collect(manager, words, rank, key, text);
     if (status != AQ_OK) return status;
-    if (!manager_decode(text, bytes, &got)) return values_senseless(manager, rank, key);
+    if (!manager_decode(text, bytes, &got)) return values_invalid(manager, rank, key);
     if (got > room) return manager_long_value(rank, key, got, room);
     memcpy(value, bytes, got);
     *len = got;
