@@ -29,7 +29,7 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     return AQ_OK;
 }
 
-bool aqi_boot_is_said(void)
+bool aqi_boot_is_specified(void)
 {
     const struct aqi_boot_kind *kind = &aqi_boot_single;
     return aqi_job_config.boot != AQI_BOOT_AS_AUTO || boot_choose(&kind) != AQ_OK ||

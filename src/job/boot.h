@@ -130,7 +130,7 @@ struct aqi_boot {
 
 /* Whether the environment specifies how this process joins a job, or that it is a job of one
  * (AQ_BOOT), even if the value is invalid. Call after aqi_settings_load. */
-bool aqi_boot_is_said(void);
+bool aqi_boot_is_specified(void);
 
 /*
  * Join. Blocks until the launcher has answered; bounded by AQ_START_TIMEOUT. `*boot` is set before

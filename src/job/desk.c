@@ -513,7 +513,7 @@ static bool desk_control_receive(struct desk_seat *seat)
     }
     if (passed >= 0) close(passed);
     aqi_records_forward_log(desk_rank(seat));
-    if (status == AQ_OK) status = aqi_hub_said(desk.hub, desk_rank(seat), &message);
+    if (status == AQ_OK) status = aqi_hub_from_rank(desk.hub, desk_rank(seat), &message);
     if (status != AQ_OK) desk_garbage(seat, len);
     return true;
 }

@@ -457,7 +457,7 @@ static aq_status init_load_settings(const aq_init_params *params)
 int aq_job_launched(void)
 {
     uint32_t rank;
-    return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_said();
+    return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_specified();
 }
 
 /* If processes are bound, the cores that one may use do not show how many all of them share. */

@@ -190,8 +190,8 @@ static void target_event(struct target *target, uint8_t what, uint8_t which, uin
             aqi_hub_unreachable(target->hub, which % target->agent, which % 2 == 0, "refused");
         break;
     default:
-        (void)aqi_hub_said(target->hub,
-                           first < RANKS && agent_of[first] == target->agent ? first : 7, &ready);
+        (void)aqi_hub_from_rank(
+            target->hub, first < RANKS && agent_of[first] == target->agent ? first : 7, &ready);
     }
 }
 

@@ -96,7 +96,7 @@ static void rank_on_said(struct sim *sim, struct event *event)
     } else {
         message->data = event->bytes != NULL ? event->bytes->data : NULL;
         message->len = event->bytes != NULL ? event->bytes->len : 0;
-        aq_status status = aqi_hub_said(hub, event->a, message);
+        aq_status status = aqi_hub_from_rank(hub, event->a, message);
         REQUIRE(sim, status == AQ_OK, "a message of type %u of rank %u is rejected", message->type,
                 event->a);
     }

@@ -97,7 +97,7 @@ static struct aqi_control calls_piece(uint32_t call, uint32_t seq, uint64_t offs
 
 static void calls_expect(uint32_t rank, const struct aqi_control *message, aq_status status)
 {
-    assert_int_equal(aqi_hub_said(one.hub, rank, message), status);
+    assert_int_equal(aqi_hub_from_rank(one.hub, rank, message), status);
 }
 
 static void calls_expect_piece(uint32_t rank, uint32_t call, uint32_t seq, uint64_t offset,
@@ -221,7 +221,7 @@ static void calls_after_a_failed_one(void **state)
     calls_expect(1, &message, AQ_OK);
     message = calls_piece(AQI_CALL_ALLGATHER, 1, 8, 1);
     message.bytes = 9;
-    (void)aqi_hub_said(one.hub, 1, &message);
+    (void)aqi_hub_from_rank(one.hub, 1, &message);
     assert_int_equal(one.results, 0);
     unsigned failures = one.failures;
     assert_true(failures >= 1);

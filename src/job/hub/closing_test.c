@@ -158,7 +158,7 @@ static void closing_say(uint32_t rank, int code, const char *why)
 {
     const struct aqi_control message = {
         .type = AQI_CONTROL_EXIT, .code = code, .data = why, .len = strlen(why)};
-    assert_int_equal(aqi_hub_said(one.hub, rank, &message), AQ_OK);
+    assert_int_equal(aqi_hub_from_rank(one.hub, rank, &message), AQ_OK);
 }
 
 /* --- expectations ---------------------------------------------------------------------------- */

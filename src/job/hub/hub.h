@@ -61,7 +61,7 @@ enum aqi_rank_state {
 struct aqi_hub;
 
 /* Actions that the owner performs for a hub. None may call the hub, except that `drain` may call
- * aqi_hub_said. */
+ * aqi_hub_from_rank. */
 struct aqi_hub_hooks {
     /* Queue a message whose data and descriptor are those of the parcel, which is borrowed, or
      * NULL. Ignored if the rank is missing. */
@@ -149,7 +149,7 @@ aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONT
  * started. */
 void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *name);
 /* The rank has sent this message. AQ_EPROTO: malformed; the state is unchanged. */
-aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message);
+aq_status aqi_hub_from_rank(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message);
 /* The rank's process has ended with this status of waitpid; -1: unknown. */
 void aqi_hub_ended(struct aqi_hub *hub, uint32_t rank, int status);
 /* The process that joined, a child of the rank's shell, has ended, but not the shell. */

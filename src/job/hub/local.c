@@ -133,7 +133,7 @@ static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struc
     [AQI_CONTROL_ENDING] = local_says,
 };
 
-aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message)
+aq_status aqi_hub_from_rank(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message)
 {
     struct hub_local *local = hub_local(hub, rank);
     if (local_takes[message->type] == NULL) return AQ_EPROTO;
