@@ -38,8 +38,7 @@ struct agent_clock {
 /* The link to another agent, and the received part of a frame. */
 struct agent_peer {
     struct aqi_link *link; /* NULL: not connected */
-    uint32_t number;
-    bool called; /* by this agent */
+    bool called;           /* by this agent */
     bool open;
     uint8_t *pieces;
     size_t got, room;
@@ -49,7 +48,7 @@ static struct {
     struct aqi_agent_params params;
     struct aqi_hub *hub;
     struct aqi_links *links;
-    struct agent_peer **peers;      /* by number; NULL: not used yet */
+    struct agent_peer *peers;       /* by number */
     struct agent_peer *above;       /* the agent that we have called */
     uint32_t children;              /* links that other agents have opened to this one */
     struct agent_peer *failed_call; /* a call that failed to start */
@@ -62,17 +61,9 @@ static struct {
     uint64_t ask_ns; /* when to send the next query */
 } agent;
 
-static struct agent_peer *agent_peer(uint32_t number)
+static uint32_t agent_number(const struct agent_peer *peer)
 {
-    if (number >= agent.params.hub.agents) return NULL;
-    if (agent.peers[number] == NULL) {
-        agent.peers[number] = calloc(1, sizeof(struct agent_peer));
-        if (agent.peers[number] == NULL)
-            agent.params.hub.hooks.die(agent.params.hub.arg, "no memory for a link");
-        else
-            agent.peers[number]->number = number;
-    }
-    return agent.peers[number];
+    return (uint32_t)(peer - agent.peers);
 }
 
 static void agent_peer_reset(struct agent_peer *peer)
@@ -80,17 +71,17 @@ static void agent_peer_reset(struct agent_peer *peer)
     if (agent.above == peer) agent.above = NULL;
     agent.children -= peer->open && !peer->called;
     free(peer->pieces);
-    *peer = (struct agent_peer){.number = peer->number};
+    *peer = (struct agent_peer){.link = NULL};
 }
 
 /* --- to other agents ------------------------------------------------------------------------ */
 
 static void agent_to_agent(void *arg, uint32_t number, const void *frame, size_t len)
 {
-    const struct agent_peer *peer = agent_peer(number);
+    const struct agent_peer *peer = &agent.peers[number];
     const uint8_t *at = frame;
     (void)arg;
-    if (peer == NULL || peer->link == NULL || !peer->open) return;
+    if (!peer->open) return;
     do {
         size_t piece = aqi_min(len, AGENT_PIECE);
         uint8_t kind = piece == len ? AGENT_LAST : AGENT_MORE;
@@ -104,9 +95,9 @@ static void agent_to_agent(void *arg, uint32_t number, const void *frame, size_t
 
 static void agent_detach(void *arg, uint32_t number)
 {
-    struct agent_peer *peer = agent_peer(number);
+    struct agent_peer *peer = &agent.peers[number];
     (void)arg;
-    if (peer == NULL || peer->link == NULL) return;
+    if (peer->link == NULL) return;
     aqi_link_set_owner(peer->link, NULL);
     aqi_link_close(peer->link, 0);
     agent_peer_reset(peer);
@@ -114,7 +105,7 @@ static void agent_detach(void *arg, uint32_t number)
 
 static void agent_call(uint32_t ancestor, uint64_t within_ns)
 {
-    struct agent_peer *peer = agent_peer(ancestor);
+    struct agent_peer *peer = &agent.peers[ancestor];
     const struct aqi_seal_call call = {.from = agent.params.hub.agent, .to = ancestor};
     const char *where = agent.params.where(agent.params.hub.arg, ancestor);
     peer->called = true;
@@ -206,29 +197,29 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     agent_enter_hub();
     if (peer != NULL) {
         peer->open = true;
-        aqi_hub_attached(agent.hub, peer->number);
+        aqi_hub_attached(agent.hub, agent_number(peer));
         return;
     }
-    peer = call->from != agent.params.hub.agent ? agent_peer(call->from) : NULL;
-    if (peer == NULL) {
+    if (call->from >= agent.params.hub.agents || call->from == agent.params.hub.agent) {
         aqi_link_close(link, 0);
         return;
     }
+    peer = &agent.peers[call->from];
     if (peer->link != NULL) { /* the peer has closed the old link; its end has not arrived yet */
-        agent_detach(NULL, peer->number);
-        aqi_hub_link_lost(agent.hub, peer->number, false, "it connected again");
+        agent_detach(NULL, call->from);
+        aqi_hub_link_lost(agent.hub, call->from, false, "it connected again");
     }
     peer->link = link;
     peer->open = true;
     agent.children++;
     aqi_link_set_owner(link, peer);
-    if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, peer->number);
+    if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, call->from);
 }
 
 static void agent_drop(struct agent_peer *peer, aq_status status, const char *why)
 {
     bool open = peer->open, called = peer->called;
-    uint32_t number = peer->number;
+    uint32_t number = agent_number(peer);
     agent_peer_reset(peer);
     if (open && !called && status != AQ_OK && agent.params.torn != NULL)
         agent.params.torn(agent.params.hub.arg, number, why);
@@ -242,7 +233,7 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
 static aq_status agent_on_piece(struct agent_peer *peer, bool last, const uint8_t *bytes,
                                 size_t len)
 {
-    if (last && peer->got == 0) return aqi_hub_frame(agent.hub, peer->number, bytes, len);
+    if (last && peer->got == 0) return aqi_hub_frame(agent.hub, agent_number(peer), bytes, len);
     if (peer->got + len > AGENT_FRAME_MAX) return AQ_EPROTO;
     if (!aqi_array_reserve(&peer->pieces, &peer->room, peer->got + len, 1)) return AQ_ENOMEM;
     memcpy(peer->pieces + peer->got, bytes, len);
@@ -252,7 +243,7 @@ static aq_status agent_on_piece(struct agent_peer *peer, bool last, const uint8_
     uint8_t *pieces = peer->pieces;
     peer->pieces = NULL; /* the hub may close the link */
     peer->got = peer->room = 0;
-    aq_status status = aqi_hub_frame(agent.hub, peer->number, pieces, got);
+    aq_status status = aqi_hub_frame(agent.hub, agent_number(peer), pieces, got);
     free(pieces);
     return status;
 }
@@ -261,7 +252,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
 {
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
-    uint32_t number = peer->number;
+    uint32_t number = agent_number(peer);
     aq_status status = AQ_EPROTO;
     agent_enter_hub();
     if (len > 0 && bytes[0] == AGENT_CLOCK)
@@ -434,7 +425,7 @@ void aqi_agent_leave(uint64_t limit_ns)
     aqi_records_close();
     if (agent.links == NULL) return;
     for (uint32_t i = 0; i < agent.params.hub.agents; i++)
-        if (agent.peers[i] != NULL) agent_detach(NULL, i);
+        agent_detach(NULL, i);
     for (;;) {
         uint64_t next = aqi_agent_tick();
         /* Check after the tick, which ends links: if it ended the last one, nothing would wake the
@@ -453,10 +444,7 @@ void aqi_agent_close(void)
     if (agent.hub != NULL) aqi_hub_close(agent.hub);
     if (agent.params.hub.page != NULL) aqi_parcel_release(agent.params.hub.page);
     for (uint32_t i = 0; agent.peers != NULL && i < agent.params.hub.agents; i++)
-        if (agent.peers[i] != NULL) {
-            free(agent.peers[i]->pieces);
-            free(agent.peers[i]);
-        }
+        free(agent.peers[i].pieces);
     free(agent.peers);
     memset(&agent, 0, sizeof(agent));
 }
