@@ -17,11 +17,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_ROOM        (128u << 10) /* bytes received per call */
-#define LINK_PIECES      64           /* frames sent per call */
-#define LINK_TURN        (1u << 20)   /* maximum bytes sent before other sources are served */
-#define LINK_GRAIN_NS    10000000u    /* interval at which deadlines are checked */
-#define LINK_BEATS       4            /* keep-alives per AQ_HOST_TIMEOUT */
+#define LINK_PIECES      64         /* frames sent per call */
+#define LINK_TURN        (1u << 20) /* maximum bytes sent before other sources are served */
+#define LINK_GRAIN_NS    10000000u  /* interval at which deadlines are checked */
+#define LINK_BEATS       4          /* keep-alives per AQ_HOST_TIMEOUT */
 #define LINK_NS_PER_MS   1000000u
 #define LINK_BEAT_MIN_NS 10000000u
 
@@ -377,7 +376,7 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
 static bool link_receive(struct aqi_link *link, int error)
 {
     struct aqi_links *links = link->links;
-    ssize_t len = recv(link->source.fd, links->room, LINK_ROOM, MSG_DONTWAIT);
+    ssize_t len = recv(link->source.fd, links->room, sizeof(links->room), MSG_DONTWAIT);
     if (len > 0)
         link_feed(link, links->room, (size_t)len);
     else if (len == 0 && error == 0)
@@ -547,22 +546,15 @@ size_t aqi_links_count(const struct aqi_links *links)
 aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links **out)
 {
     struct aqi_links *links = calloc(1, sizeof(*links));
-    uint8_t *room = malloc(LINK_ROOM);
-    if (links == NULL || room == NULL) {
-        free(links);
-        free(room);
-        return aqi_fail(AQ_ENOMEM, "job", "no memory for links between hosts");
-    }
+    if (links == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for links between hosts");
     aq_status status = aqi_seal_job_open(&links->job, config->key);
     if (status != AQ_OK) {
         free(links);
-        free(room);
         return status;
     }
     links->config = *config;
     explicit_bzero(links->config.key, sizeof(links->config.key));
     if (links->config.prove_ns == 0) links->config.prove_ns = AQI_LINK_PROVE_NS;
-    links->room = room;
     links->listener.fd = -1;
     links->next_ns = links->listen_ns = UINT64_MAX;
     *out = links;
@@ -583,7 +575,6 @@ void aqi_links_close(struct aqi_links *links)
         }
     aqi_source_close(&links->listener);
     aqi_seal_job_close(&links->job);
-    free(links->room);
     free(links);
 }
 

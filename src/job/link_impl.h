@@ -69,7 +69,7 @@ struct aqi_links {
     uint64_t listen_ns;            /* when to accept again; UINT64_MAX: accepting is not paused */
     uint64_t stranger_ns;          /* when strangers may be reported again */
     unsigned strangers_unreported; /* number of strangers since the last report */
-    uint8_t *room;                 /* receive buffer */
+    uint8_t room[128u << 10];      /* receive buffer */
 };
 
 /* link.c */
