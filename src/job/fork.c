@@ -107,21 +107,17 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
         return aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message");
     if (status != AQ_OK) return fork_broken_socket(fork, status, "receive");
     status = aqi_control_decode(fork->buf, len, message);
-    if (status == AQ_EMISMATCH)
-        status =
-            aqi_fail(AQ_EPROTO, "job",
-                     "aqrun uses version %u of the control protocol, but this program's library "
-                     "uses version %u: start it with the aqrun of the same installation",
-                     message->version, aqi_wire_version(AQI_WIRE_CONTROL));
-    else if (status != AQ_OK)
-        status =
-            aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
-    if (status != AQ_OK) {
-        if (fd >= 0) close(fd);
-        return status;
+    if (status == AQ_OK) {
+        *passed = fd;
+        return AQ_OK;
     }
-    *passed = fd;
-    return AQ_OK;
+    if (fd >= 0) close(fd);
+    if (status == AQ_EMISMATCH)
+        return aqi_fail(AQ_EPROTO, "job",
+                        "aqrun uses version %u of the control protocol, but this program's library "
+                        "uses version %u: start it with the aqrun of the same installation",
+                        message->version, aqi_wire_version(AQI_WIRE_CONTROL));
+    return aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
 }
 
 static aq_status fork_receive(struct fork_boot *fork, struct aqi_control *message, int *passed)
