@@ -6,15 +6,13 @@
 #include <stdlib.h>
 
 /*
- * In the order in which they are tried. A manager that offers PMIx provides the others only for
- * old programs, so PMIx is first; if its library is missing, that is reported. Slurm's pmi2 plugin
- * also supports PMI-1, but is made for PMI-2; all other managers with a PMI socket are known to
- * support PMI-1. mpiexec.hydra inside a job of Slurm or Open MPI hides the outer manager.
+ * By AQ_BOOT, in the order in which `auto` tries them. A manager that offers PMIx provides the
+ * others only for old programs, so PMIx is first; if its library is missing, that is reported.
+ * Slurm's pmi2 plugin also supports PMI-1, but is made for PMI-2; all other managers with a PMI
+ * socket are known to support PMI-1. mpiexec.hydra inside a job of Slurm or Open MPI hides the
+ * outer manager.
  */
-static const struct aqi_manager_kind *const choose_kinds[] = {&aqi_manager_pmix, &aqi_manager_pmi2,
-                                                              &aqi_manager_pmi};
-
-static const struct aqi_manager_kind *const choose_asked[] = {
+static const struct aqi_manager_kind *const choose_kinds[] = {
     [AQI_BOOT_AS_PMIX] = &aqi_manager_pmix,
     [AQI_BOOT_AS_PMI2] = &aqi_manager_pmi2,
     [AQI_BOOT_AS_PMI] = &aqi_manager_pmi,
@@ -62,10 +60,10 @@ static aq_status choose_none(void)
 aq_status aqi_manager_choose(const struct aqi_manager_kind **kind)
 {
     uint64_t boot = aqi_job_config.boot;
-    *kind = boot < AQI_COUNT_OF(choose_asked) ? choose_asked[boot] : NULL;
+    *kind = boot < AQI_COUNT_OF(choose_kinds) ? choose_kinds[boot] : NULL;
     /* aqrun itself may have been started by a manager. */
     if (boot != AQI_BOOT_AS_AUTO || aqi_job_config.boot_fd != 0) return AQ_OK;
-    for (size_t i = 0; i < AQI_COUNT_OF(choose_kinds) && *kind == NULL; i++)
+    for (size_t i = AQI_BOOT_AS_PMIX; i < AQI_COUNT_OF(choose_kinds) && *kind == NULL; i++)
         if (choose_kinds[i]->launched()) *kind = choose_kinds[i];
     return *kind == NULL ? choose_none() : AQ_OK;
 }

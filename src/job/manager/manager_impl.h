@@ -52,9 +52,9 @@ struct manager_texts {
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, char *text,
                      size_t room);
 };
-aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *words,
+aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *texts,
                             const char *key, const void *value, size_t len);
-aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *words,
+aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *texts,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len);
 /* The errors of get if there is no such value, or not enough space. */
 aq_status manager_no_value(uint32_t rank, const char *key);

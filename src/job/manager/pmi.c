@@ -18,9 +18,9 @@
 struct pmi_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool second;  /* PMI-2 */
-    bool broken;  /* a call has failed: the next message may be the answer to it */
-    size_t piece; /* maximum bytes of a value */
+    bool second; /* PMI-2 */
+    bool broken; /* a call has failed: the next message may be the answer to it */
+    struct manager_texts texts;
 };
 
 static struct pmi_manager *pmi_of(struct aqi_manager *manager)
@@ -158,23 +158,16 @@ static aq_status pmi_get_text(struct aqi_manager *manager, uint32_t rank, const 
     return AQ_OK;
 }
 
-static struct manager_texts pmi_texts(struct aqi_manager *manager)
-{
-    return (struct manager_texts){pmi_of(manager)->piece, pmi_put_text, pmi_get_text};
-}
-
 static aq_status pmi_put(struct aqi_manager *manager, const char *key, const void *value,
                          size_t len)
 {
-    struct manager_texts words = pmi_texts(manager);
-    return manager_put_texts(manager, &words, key, value, len);
+    return manager_put_texts(manager, &pmi_of(manager)->texts, key, value, len);
 }
 
 static aq_status pmi_get(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                          size_t room, size_t *len)
 {
-    struct manager_texts words = pmi_texts(manager);
-    return manager_get_texts(manager, &words, rank, key, value, room, len);
+    return manager_get_texts(manager, &pmi_of(manager)->texts, rank, key, value, room, len);
 }
 
 static aq_status pmi_fence(struct aqi_manager *manager)
@@ -307,7 +300,7 @@ static aq_status pmi_get_limits(struct pmi_manager *pmi)
                         "the manager does not report the name of its key-value space");
     strcpy(pmi->manager.info.job, space); /* different for each job */
     size_t around = sizeof("cmd=put kvsname= key= value=\n") + strlen(space) + MANAGER_WIRE_KEY;
-    pmi->piece = aqi_min(value - 1, PMI_LINE - around);
+    pmi->texts.piece = aqi_min(value - 1, PMI_LINE - around);
     return AQ_OK;
 }
 
@@ -398,7 +391,6 @@ static aq_status pmi_join(struct pmi_manager *pmi)
 
 static aq_status pmi_join_2(struct pmi_manager *pmi)
 {
-    pmi->piece = PMI_PIECE;
     aq_status status = pmi_greet_2(pmi);
     if (status == AQ_OK) status = pmi_introduce_2(pmi);
     if (status == AQ_OK) status = manager_check_ranks(&pmi->manager);
@@ -409,6 +401,7 @@ static aq_status pmi_open(struct aqi_manager *manager)
 {
     struct pmi_manager *pmi = pmi_of(manager);
     pmi->second = manager->kind == &aqi_manager_pmi2;
+    pmi->texts = (struct manager_texts){PMI_PIECE, pmi_put_text, pmi_get_text};
     aq_status status = manager_stream_open(&pmi->stream, !pmi->second);
     if (status != AQ_OK) return status;
     status = pmi->second ? pmi_join_2(pmi) : pmi_join(pmi);

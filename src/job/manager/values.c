@@ -98,7 +98,7 @@ static void values_wire_key(char wire[MANAGER_WIRE_KEY], const char *key, uint32
     snprintf(wire, MANAGER_WIRE_KEY, "aq.%s.%u.%zu", key, rank, piece);
 }
 
-aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *words,
+aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_texts *texts,
                             const char *key, const void *value, size_t len)
 {
     char text[MANAGER_TEXT], wire[MANAGER_WIRE_KEY];
@@ -106,9 +106,9 @@ aq_status manager_put_texts(struct aqi_manager *manager, const struct manager_te
     if (status != AQ_OK) return status;
     size_t all = manager_encode(value, len, text), at = 0;
     for (size_t piece = 0; at < all && status == AQ_OK; piece++) {
-        size_t part = aqi_min(all - at, words->piece);
+        size_t part = aqi_min(all - at, texts->piece);
         values_wire_key(wire, key, manager->info.rank, piece);
-        status = words->put(manager, wire, text + at, part);
+        status = texts->put(manager, wire, text + at, part);
         at += part;
     }
     return status;
@@ -135,14 +135,14 @@ static aq_status values_invalid(const struct aqi_manager *manager, uint32_t rank
 }
 
 /* Get all pieces of a value, in sequence. */
-static aq_status values_collect(struct aqi_manager *manager, const struct manager_texts *words,
+static aq_status values_collect(struct aqi_manager *manager, const struct manager_texts *texts,
                                 uint32_t rank, const char *key, char text[MANAGER_TEXT])
 {
     char wire[MANAGER_WIRE_KEY];
     size_t all = 1, used = 0;
     for (size_t piece = 0; used < all; piece++) {
         values_wire_key(wire, key, rank, piece);
-        aq_status status = words->get(manager, rank, wire, text + used, MANAGER_TEXT - used);
+        aq_status status = texts->get(manager, rank, wire, text + used, MANAGER_TEXT - used);
         if (status == AQ_AGAIN && piece == 0) return manager_no_value(rank, key);
         if (status == AQ_AGAIN) return values_invalid(manager, rank, key);
         if (status != AQ_OK) return status;
@@ -154,14 +154,14 @@ static aq_status values_collect(struct aqi_manager *manager, const struct manage
     return AQ_OK;
 }
 
-aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *words,
+aq_status manager_get_texts(struct aqi_manager *manager, const struct manager_texts *texts,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len)
 {
     char text[MANAGER_TEXT];
     uint8_t bytes[AQI_MANAGER_VALUE];
     size_t got;
     if (rank >= manager->info.size || !values_is_key(key)) return manager_no_value(rank, key);
-    aq_status status = values_collect(manager, words, rank, key, text);
+    aq_status status = values_collect(manager, texts, rank, key, text);
     if (status != AQ_OK) return status;
     if (!manager_decode(text, bytes, &got)) return values_invalid(manager, rank, key);
     if (got > room) return manager_long_value(rank, key, got, room);

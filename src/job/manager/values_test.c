@@ -70,14 +70,14 @@ static aq_status kept_get(struct aqi_manager *manager, uint32_t rank, const char
     return AQ_AGAIN;
 }
 
-static const struct manager_texts words = {32, kept_put, kept_get};
+static const struct manager_texts texts = {32, kept_put, kept_get};
 static struct aqi_manager manager = {.kind = &aqi_manager_pmi, .info = {.rank = 3, .size = 5}};
 
 static aq_status get(uint32_t rank, const char *key, size_t room)
 {
     uint8_t value[256];
     size_t len;
-    return manager_get_texts(&manager, &words, rank, key, value, room, &len);
+    return manager_get_texts(&manager, &texts, rank, key, value, room, &len);
 }
 
 static void values_in_pieces(void **state)
@@ -88,18 +88,18 @@ static void values_in_pieces(void **state)
     kept.refuse_after = 64;
     for (size_t i = 0; i < sizeof(value); i++)
         value[i] = (uint8_t)i;
-    assert_int_equal(manager_put_texts(&manager, &words, "key", value, sizeof(value)), AQ_OK);
+    assert_int_equal(manager_put_texts(&manager, &texts, "key", value, sizeof(value)), AQ_OK);
     assert_int_equal(kept.count, 9); /* "200." and 267 digits, 32 at a time */
     assert_string_equal(kept.key[8], "aq.key.3.8");
-    assert_int_equal(manager_get_texts(&manager, &words, 3, "key", again, 200, &len), AQ_OK);
+    assert_int_equal(manager_get_texts(&manager, &texts, 3, "key", again, 200, &len), AQ_OK);
     assert_int_equal(len, 200);
     assert_memory_equal(value, again, 200);
     assert_int_equal(get(3, "key", 199), AQ_ESIZE);
     assert_int_equal(get(2, "key", 200), AQ_EINVAL);
     assert_int_equal(get(5, "key", 200), AQ_EINVAL);
     assert_int_equal(get(3, "ke.y", 200), AQ_EINVAL);
-    assert_int_equal(manager_put_texts(&manager, &words, "none", value, 0), AQ_OK);
-    assert_int_equal(manager_get_texts(&manager, &words, 3, "none", again, 0, &len), AQ_OK);
+    assert_int_equal(manager_put_texts(&manager, &texts, "none", value, 0), AQ_OK);
+    assert_int_equal(manager_get_texts(&manager, &texts, 3, "none", again, 0, &len), AQ_OK);
     assert_int_equal(len, 0);
 }
 
@@ -126,10 +126,10 @@ static void a_piece_of_one_byte(void **state)
     memset(&kept, 0, sizeof(kept));
     kept.refuse_after = 64;
     memset(value, 5, sizeof(value));
-    assert_int_equal(manager_put_texts(&manager, &words, "key", value, sizeof(value)), AQ_OK);
+    assert_int_equal(manager_put_texts(&manager, &texts, "key", value, sizeof(value)), AQ_OK);
     assert_int_equal(kept.count, 2);
     assert_int_equal(strlen(kept.text[1]), 1);
-    assert_int_equal(manager_get_texts(&manager, &words, 3, "key", again, 22, &len), AQ_OK);
+    assert_int_equal(manager_get_texts(&manager, &texts, 3, "key", again, 22, &len), AQ_OK);
     assert_int_equal(len, 22);
     assert_memory_equal(value, again, 22);
     kept.text[1][0] = '\0'; /* a manager that returns nothing is not asked again and again */
@@ -157,7 +157,7 @@ static void values_that_cannot_be_put(void **state)
     static const uint8_t value[64];
     memset(&kept, 0, sizeof(kept));
     kept.refuse_after = 1;
-    assert_int_equal(manager_put_texts(&manager, &words, "key", value, 64), AQ_EREFUSED);
+    assert_int_equal(manager_put_texts(&manager, &texts, "key", value, 64), AQ_EREFUSED);
     assert_int_equal(manager_check_put("a-Key_9", AQI_MANAGER_VALUE), AQ_OK);
     assert_int_equal(manager_check_put("abcdefghijklmnopqrstuvwx", 0), AQ_OK);
     assert_int_equal(manager_check_put("abcdefghijklmnopqrstuvwxy", 0), AQ_EINVAL);
