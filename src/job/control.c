@@ -94,11 +94,12 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
     return AQ_OK;
 }
 
-void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1])
+const char *aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1])
 {
     size_t len = aqi_min(message->len, AQI_CONTROL_TEXT);
     const unsigned char *from = message->data;
     for (size_t i = 0; i < len; i++)
         text[i] = from[i] < ' ' || from[i] == 0x7f ? '?' : (char)from[i];
     text[len] = '\0';
+    return text;
 }

@@ -100,7 +100,8 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
  */
 aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *message);
 
-/* Copy the text of a message as a string, with unprintable bytes replaced by '?'. */
-void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
+/* Copy the text of a message as a string, with unprintable bytes replaced by '?'. Returns `text`.
+ */
+const char *aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
 
 #endif

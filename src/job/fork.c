@@ -205,8 +205,7 @@ static aq_status fork_join(struct fork_boot *fork)
     aq_status status = fork_receive(fork, &job, &page);
     if (status != AQ_OK) return status;
     if (job.type == AQI_CONTROL_REFUSE) {
-        aqi_control_text(&job, text);
-        status = aqi_fail(fork_status(&job), "job", "%s", text);
+        status = aqi_fail(fork_status(&job), "job", "%s", aqi_control_text(&job, text));
     } else if (job.type != AQI_CONTROL_JOB || page < 0) {
         status =
             aqi_fail(AQ_EPROTO, "job", "aqrun answered HELLO with a message of type %u", job.type);
@@ -372,8 +371,9 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
         if (*passed >= 0) close(*passed);
     }
     if (result->status == AQ_OK) return AQ_OK;
-    aqi_control_text(result, text); /* aqrun has reported it */
-    return fork_fail_calls(fork, aqi_fail_quiet(fork_status(result), "%s", text));
+    /* aqrun has reported it. */
+    return fork_fail_calls(
+        fork, aqi_fail_quiet(fork_status(result), "%s", aqi_control_text(result, text)));
 }
 
 static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,

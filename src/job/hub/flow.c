@@ -406,8 +406,7 @@ static aq_status flow_on_gone(struct aqi_hub *hub, const struct hub_frame *frame
 {
     struct hub_note note = {.data = frame->data, .len = frame->len};
     char why[AQI_CONTROL_TEXT + 1];
-    hub_note_text(&note, why);
-    flow_excluded(hub, why);
+    flow_excluded(hub, hub_note_text(&note, why));
     return AQ_OK;
 }
 

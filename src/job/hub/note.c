@@ -84,8 +84,8 @@ bool hub_frame_decode(const void *bytes, size_t len, struct hub_frame *frame)
     return true;
 }
 
-void hub_note_text(const struct hub_note *note, char text[AQI_CONTROL_TEXT + 1])
+const char *hub_note_text(const struct hub_note *note, char text[AQI_CONTROL_TEXT + 1])
 {
     struct aqi_control message = {.data = note->data, .len = note->len};
-    aqi_control_text(&message, text);
+    return aqi_control_text(&message, text);
 }

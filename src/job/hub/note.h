@@ -90,7 +90,8 @@ bool hub_note_decode(const void *bytes, size_t len, struct hub_note *note);
 void hub_frame_head(const struct hub_frame *frame, uint8_t head[HUB_FRAME_HEAD]);
 bool hub_frame_decode(const void *bytes, size_t len, struct hub_frame *frame);
 
-/* The data as text of at most AQI_CONTROL_TEXT bytes, with unprintable bytes replaced by '?'. */
-void hub_note_text(const struct hub_note *note, char text[AQI_CONTROL_TEXT + 1]);
+/* The data as text of at most AQI_CONTROL_TEXT bytes, with unprintable bytes replaced by '?'.
+ * Returns `text`. */
+const char *hub_note_text(const struct hub_note *note, char text[AQI_CONTROL_TEXT + 1]);
 
 #endif

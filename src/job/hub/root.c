@@ -182,8 +182,7 @@ static void root_on_failed(struct aqi_hub *hub, const struct hub_note *note)
 static void root_on_say(struct aqi_hub *hub, const struct hub_note *note)
 {
     char text[AQI_CONTROL_TEXT + 1];
-    hub_note_text(note, text);
-    hub->params.hooks.say(hub->params.arg, note->code != 0, text);
+    hub->params.hooks.say(hub->params.arg, note->code != 0, hub_note_text(note, text));
 }
 
 static void root_on_output(struct aqi_hub *hub, const struct hub_note *note)
@@ -249,8 +248,7 @@ static void root_on_said(struct aqi_hub *hub, const struct hub_note *note)
         root_on_bye(hub, note->rank);
         break;
     case AQI_CONTROL_EXIT:
-        hub_note_text(note, why);
-        end_by_exit(hub, note->rank, note->code, why);
+        end_by_exit(hub, note->rank, note->code, hub_note_text(note, why));
         break;
     case AQI_CONTROL_ENDING:
         end_request(hub, note->rank, note->code, note->wait);
@@ -279,8 +277,7 @@ static void root_on_ended(struct aqi_hub *hub, const struct hub_note *note)
 static void root_on_unexplained(struct aqi_hub *hub, const struct hub_note *note)
 {
     char text[AQI_CONTROL_TEXT + 1];
-    hub_note_text(note, text);
-    end_died(hub, note->rank, AQI_EXIT_FAILED, text);
+    end_died(hub, note->rank, AQI_EXIT_FAILED, hub_note_text(note, text));
 }
 
 static const struct {
