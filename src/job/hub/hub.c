@@ -152,17 +152,17 @@ void hub_pump(struct aqi_hub *hub)
 aq_status aqi_hub_open(const struct aqi_hub_params *params, struct aqi_hub **out)
 {
     struct aqi_hub *hub = calloc(1, sizeof(*hub));
-    if (hub == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
-    hub->params = *params;
-    hub->now = params->now_ns;
-    flow_open(hub);
-    aq_status status = local_open(hub);
-    if (status == AQ_OK && params->agent == 0) status = root_open(hub);
-    if (status == AQ_OK)
-        *out = hub;
-    else
+    if (hub != NULL) {
+        hub->params = *params;
+        hub->now = params->now_ns;
+        flow_open(hub);
+        if (local_open(hub) && (params->agent != 0 || root_open(hub))) {
+            *out = hub;
+            return AQ_OK;
+        }
         aqi_hub_close(hub);
-    return status;
+    }
+    return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
 }
 
 void aqi_hub_close(struct aqi_hub *hub)

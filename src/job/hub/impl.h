@@ -221,7 +221,7 @@ void flow_acknowledge(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);
 
 /* local.c */
-aq_status local_open(struct aqi_hub *hub);
+bool local_open(struct aqi_hub *hub); /* false: out of memory */
 void local_close(struct aqi_hub *hub);
 /* Apply an entry of the log. */
 void local_apply(struct aqi_hub *hub, const struct hub_note *note);
@@ -251,7 +251,7 @@ void closing_check(struct aqi_hub *hub);
 uint64_t closing_tick(struct aqi_hub *hub);
 
 /* root.c */
-aq_status root_open(struct aqi_hub *hub);
+bool root_open(struct aqi_hub *hub); /* false: out of memory */
 void root_close(struct aqi_hub *hub);
 void root_fact(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t root_tick(struct aqi_hub *hub);

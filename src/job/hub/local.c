@@ -1,6 +1,5 @@
 /* The ranks of this host: converts their messages to facts, and notifies them of the log's
  * entries. */
-#include "base/fail.h"
 #include "job/hub/impl.h"
 
 #include <signal.h>
@@ -13,22 +12,21 @@
 /* Time for a shell to report the exit status of its program, as a part of AQ_EXIT_TIMEOUT. */
 #define LOCAL_SHELL_PART 20
 
-aq_status local_open(struct aqi_hub *hub)
+bool local_open(struct aqi_hub *hub)
 {
     const struct aqi_hub_params *params = &hub->params;
     hub->index = malloc(params->ranks * sizeof(*hub->index));
     for (uint32_t i = 0; i < params->ranks; i++)
         hub->count += hub_agent_of(hub, i) == params->agent;
     hub->locals = calloc(hub->count + 1, sizeof(*hub->locals));
-    if (hub->index == NULL || hub->locals == NULL)
-        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    if (hub->index == NULL || hub->locals == NULL) return false;
     uint32_t next = 0;
     for (uint32_t i = 0; i < params->ranks; i++) {
         bool mine = hub_agent_of(hub, i) == params->agent;
         hub->index[i] = mine ? next : AQI_NO_RANK;
         if (mine) hub->locals[next++].rank = i;
     }
-    return AQ_OK;
+    return true;
 }
 
 void local_close(struct aqi_hub *hub)

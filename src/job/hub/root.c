@@ -8,23 +8,22 @@
 
 #define ROOT_ACK_NS 100000000u
 
-aq_status root_open(struct aqi_hub *hub)
+bool root_open(struct aqi_hub *hub)
 {
     const struct aqi_hub_params *params = &hub->params;
     struct hub_root *root = calloc(1, sizeof(*root));
-    if (root == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    if (root == NULL) return false;
     hub->root = root;
     root->ranks = calloc(params->ranks, sizeof(*root->ranks));
     root->agents = calloc(params->agents, sizeof(*root->agents));
-    if (root->ranks == NULL || root->agents == NULL)
-        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    if (root->ranks == NULL || root->agents == NULL) return false;
     for (uint32_t i = 0; i < params->agents; i++)
         root->agents[i].parent = aqi_hub_parent(i, params->fanout);
     root->agents[0].attached = true;
     root->attached = root->open = 1;
     root->began_ns = hub->now;
     root->end.by = AQI_NO_RANK;
-    return AQ_OK;
+    return true;
 }
 
 void root_close(struct aqi_hub *hub)
