@@ -180,13 +180,6 @@ static void another_user_claims_nothing(void **state)
     close_world();
 }
 
-static volatile sig_atomic_t signals;
-
-static void on_signal(int number)
-{
-    signals++;
-}
-
 /* One that left has ended when its socket is closed. */
 static void leaving_a_claimed_place(void **state)
 {

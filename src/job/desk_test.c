@@ -3,6 +3,7 @@
  * excessive input. Processes that the launcher did not start: desk_claim_test.c. The effects on a
  * job: tests/job.
  */
+#include "base/descriptors.h"
 #include "job/desk_world_test.h"
 
 /* --- joining --------------------------------------------------------------------------------- */
@@ -135,20 +136,10 @@ static void another_version(void **state)
     open_places();
     int theirs, own = own_socket(&theirs);
     struct iovec bytes = {.iov_base = head, .iov_len = sizeof(head)};
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {.room = {0}};
-    struct msghdr packet = {.msg_iov = &bytes,
-                            .msg_iovlen = 1,
-                            .msg_control = control.room,
-                            .msg_controllen = sizeof(control.room)};
-    struct cmsghdr *beside = CMSG_FIRSTHDR(&packet);
-    beside->cmsg_level = SOL_SOCKET;
-    beside->cmsg_type = SCM_RIGHTS;
-    beside->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(beside), &theirs, sizeof(theirs));
-    assert_int_equal(sendmsg(world.place[FIRST], &packet, 0), sizeof(head));
+    struct msghdr packet = {.msg_iov = &bytes, .msg_iovlen = 1};
+    struct cmsghdr control[2];
+    aqi_descriptors_add(&packet, control, &theirs, 1);
+    assert_int_equal(aqi_descriptors_send(world.place[FIRST], &packet), 0);
     close(theirs);
     turns();
     expect_refusal(own, AQ_EPROTO, "of the control protocol, but this aqrun uses version ");
@@ -394,13 +385,6 @@ static void a_process_of_a_shell(void **state)
 {
     expect_process_of_a_shell("fifteen letters", ", fifteen letters)");
     expect_process_of_a_shell("short", ", short)");
-}
-
-static volatile sig_atomic_t signals;
-
-static void on_signal(int number)
-{
-    signals++;
 }
 
 /* A signal to a rank reaches only its process: not the agent, nor a later process with the same

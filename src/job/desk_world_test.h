@@ -198,6 +198,14 @@ static inline void expect_refusal(int fd, aq_status status, const char *why)
     close(fd);
 }
 
+static volatile sig_atomic_t signals; /* received by this process */
+
+static inline void on_signal(int number)
+{
+    (void)number;
+    signals++;
+}
+
 static inline int joined(uint32_t rank)
 {
     int page, fd = hello(rank);

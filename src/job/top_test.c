@@ -22,13 +22,16 @@ static int unshare(void **state)
     return close(counters);
 }
 
+static int connect_watcher(void)
+{
+    int fd = aqi_top_connect((unsigned)geteuid(), (int)getpid());
+    assert_true(fd >= 0);
+    return fd;
+}
+
 static int watcher(void)
 {
-    struct sockaddr_un address;
-    socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
+    int fd = connect_watcher();
     aqi_loop_once(0); /* accept it */
     return fd;
 }
@@ -153,10 +156,7 @@ static void test_refused_watchers(void **state)
 static void test_no_descriptors(void **state)
 {
     struct rlimit all, none;
-    struct sockaddr_un address;
-    socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
+    int fd = connect_watcher();
     ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
     none = all;
