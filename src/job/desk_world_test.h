@@ -82,29 +82,17 @@ static inline void open_world(void)
     world.descriptors = descriptors();
     assert_int_equal(aqi_loop_open(loop_failed, &epoll), AQ_OK);
     assert_int_equal(aqi_desk_open(HERE, &world.page), AQ_OK);
-    struct aqi_hub_params params = {.ranks = RANKS,
-                                    .host_count = 1,
-                                    .agents = 2,
-                                    .fanout = 1,
-                                    .agent_of = agent_of,
-                                    .program = "./program",
-                                    .launcher = "aqrun",
-                                    .page = world.page,
-                                    .start_timeout_ns = UINT64_MAX / 4,
-                                    .exit_timeout_ns = UINT64_MAX / 4,
-                                    .host_timeout_ns = UINT64_MAX / 4,
-                                    .now_ns = aqi_now_ns()};
-    params.hooks = (struct aqi_hub_hooks){.to_rank = aqi_desk_to_rank,
-                                          .to_agent = hooks_to_agent,
-                                          .attach = hooks_agent,
-                                          .detach = hooks_agent,
-                                          .kill = hooks_kill,
-                                          .drain = aqi_desk_on_drain,
-                                          .say = on_say,
-                                          .freeze = aqi_desk_freeze,
-                                          .share = aqi_desk_share,
-                                          .over = hooks_over,
-                                          .die = hooks_die};
+    struct aqi_hub_params params = hooks_params(RANKS, UINT64_MAX / 4);
+    params.agents = 2;
+    params.fanout = 1;
+    params.agent_of = agent_of;
+    params.page = world.page;
+    params.now_ns = aqi_now_ns();
+    params.hooks.to_rank = aqi_desk_to_rank;
+    params.hooks.drain = aqi_desk_on_drain;
+    params.hooks.say = on_say;
+    params.hooks.freeze = aqi_desk_freeze;
+    params.hooks.share = aqi_desk_share;
     assert_int_equal(aqi_hub_open(&params, &world.hub), AQ_OK);
     aqi_desk_serve(world.hub);
     aqi_top_open(

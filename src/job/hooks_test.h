@@ -50,4 +50,36 @@ static inline void hooks_die(void *arg, const char *why)
     fail_msg("%s", why);
 }
 
+/* A job on one host with these hooks, and with the same time limit for everything. */
+static inline struct aqi_hub_params hooks_params(uint32_t ranks, uint64_t limit_ns)
+{
+    return (struct aqi_hub_params){.ranks = ranks,
+                                   .host_count = 1,
+                                   .agents = 1,
+                                   .fanout = 2,
+                                   .program = "./program",
+                                   .launcher = "aqrun",
+                                   .start_timeout_ns = limit_ns,
+                                   .exit_timeout_ns = limit_ns,
+                                   .host_timeout_ns = limit_ns,
+                                   .now_ns = 1,
+                                   .hooks = {.to_rank = hooks_to_rank,
+                                             .to_agent = hooks_to_agent,
+                                             .attach = hooks_agent,
+                                             .detach = hooks_agent,
+                                             .kill = hooks_kill,
+                                             .output = hooks_output,
+                                             .over = hooks_over,
+                                             .die = hooks_die}};
+}
+
+/* Ranks from 0 to before `end`, except `absent`, are started and join. */
+static inline void hooks_join(struct aqi_hub *hub, uint32_t end, uint32_t absent)
+{
+    for (uint32_t i = 0; i < end; i++)
+        aqi_hub_started(hub, i, 100 + (int)i);
+    for (uint32_t i = 0; i < end; i++)
+        if (i != absent) aqi_hub_joined(hub, i, 100 + (int)i, "program");
+}
+
 #endif

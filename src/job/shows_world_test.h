@@ -63,24 +63,12 @@ static inline int shows_open(void **state)
 {
     (void)state;
     int epoll;
-    struct aqi_hub_params params = {.ranks = RANKS,
-                                    .host_count = 1,
-                                    .agents = 1,
-                                    .fanout = 2,
-                                    .program = "./program",
-                                    .launcher = "aqrun",
-                                    .start_timeout_ns = 60000000000,
-                                    .exit_timeout_ns = 60000000000,
-                                    .host_timeout_ns = 60000000000,
-                                    .now_ns = aqi_now_ns(),
-                                    .hooks = {.to_rank = hooks_to_rank,
-                                              .kill = hooks_kill,
-                                              .say = shows_say,
-                                              .output = shows_output,
-                                              .watch = shows_watch,
-                                              .peers = shows_peers,
-                                              .over = hooks_over,
-                                              .die = hooks_die}};
+    struct aqi_hub_params params = hooks_params(RANKS, 60000000000);
+    params.now_ns = aqi_now_ns();
+    params.hooks.say = shows_say;
+    params.hooks.output = shows_output;
+    params.hooks.watch = shows_watch;
+    params.hooks.peers = shows_peers;
     told_ns = told = 0;
     said[0] = '\0';
     if (aqi_loop_open(shows_failed, &epoll) != AQ_OK) return -1;

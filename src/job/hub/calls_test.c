@@ -58,27 +58,13 @@ static void calls_open(uint32_t ranks)
 {
     memset(&one, 0, sizeof(one));
     one.ranks = ranks;
-    struct aqi_hub_params params = {.ranks = ranks,
-                                    .agents = 1,
-                                    .fanout = 2,
-                                    .program = "./program",
-                                    .launcher = "aqrun",
-                                    .start_timeout_ns = LATER,
-                                    .exit_timeout_ns = LATER,
-                                    .host_timeout_ns = LATER,
-                                    .now_ns = 1};
-    params.hooks = (struct aqi_hub_hooks){.to_rank = on_rank,
-                                          .share = on_share,
-                                          .freeze = on_freeze,
-                                          .say = on_say,
-                                          .kill = hooks_kill,
-                                          .over = hooks_over,
-                                          .die = hooks_die};
+    struct aqi_hub_params params = hooks_params(ranks, LATER);
+    params.hooks.to_rank = on_rank;
+    params.hooks.share = on_share;
+    params.hooks.freeze = on_freeze;
+    params.hooks.say = on_say;
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
-    for (uint32_t i = 0; i < ranks; i++)
-        aqi_hub_started(one.hub, i, 100 + (int)i);
-    for (uint32_t i = 0; i < ranks; i++)
-        aqi_hub_joined(one.hub, i, 100 + (int)i, "program");
+    hooks_join(one.hub, ranks, AQI_NO_RANK);
 }
 
 static const uint8_t data[AQI_CONTROL_CHUNK + 1] = {1, 2, 3, 4, 5, 6, 7, 8};

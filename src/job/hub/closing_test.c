@@ -125,26 +125,15 @@ static void closing_open(const enum behavior *behaviors, uint32_t absent)
         one.behaviors[i] = behaviors[i];
         one.pending[i] = -1;
     }
-    struct aqi_hub_params params = {.ranks = RANKS,
-                                    .agents = 1,
-                                    .fanout = 2,
-                                    .program = "./program",
-                                    .launcher = "aqrun",
-                                    .start_timeout_ns = FOREVER,
-                                    .exit_timeout_ns = EXIT_NS,
-                                    .host_timeout_ns = EXIT_NS,
-                                    .now_ns = one.now};
-    params.hooks = (struct aqi_hub_hooks){.to_rank = on_rank,
-                                          .kill = on_kill,
-                                          .asleep = on_asleep,
-                                          .say = on_say,
-                                          .over = on_over,
-                                          .die = hooks_die};
+    struct aqi_hub_params params = hooks_params(RANKS, EXIT_NS);
+    params.start_timeout_ns = FOREVER;
+    params.hooks.to_rank = on_rank;
+    params.hooks.kill = on_kill;
+    params.hooks.asleep = on_asleep;
+    params.hooks.say = on_say;
+    params.hooks.over = on_over;
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
-    for (uint32_t i = 0; i < RANKS; i++)
-        aqi_hub_started(one.hub, i, 100 + (int)i);
-    for (uint32_t i = 0; i < RANKS; i++)
-        if (i != absent) aqi_hub_joined(one.hub, i, 100 + (int)i, "program");
+    hooks_join(one.hub, RANKS, absent);
     closing_pass(BEGUN - one.now);
     assert_int_equal(one.count, 0);
 }

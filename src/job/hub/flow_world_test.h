@@ -93,27 +93,18 @@ static inline void open_one(uint32_t agent)
     one.now = 1;
     for (uint32_t i = 0; i < AGENTS; i++)
         agent_of[i] = i;
-    struct aqi_hub_params params = {.ranks = AGENTS,
-                                    .agents = AGENTS,
-                                    .agent = agent,
-                                    .fanout = FANOUT,
-                                    .agent_of = agent_of,
-                                    .program = "./program",
-                                    .launcher = "aqrun",
-                                    .start_timeout_ns = 60 * TIMEOUT_NS,
-                                    .exit_timeout_ns = TIMEOUT_NS,
-                                    .host_timeout_ns = TIMEOUT_NS,
-                                    .now_ns = one.now};
-    params.hooks = (struct aqi_hub_hooks){.to_rank = hooks_to_rank,
-                                          .to_agent = on_agent,
-                                          .attach = on_attach,
-                                          .detach = on_detach,
-                                          .kill = hooks_kill,
-                                          .say = on_say,
-                                          .output = hooks_output,
-                                          .freeze = on_freeze,
-                                          .over = on_over,
-                                          .die = hooks_die};
+    struct aqi_hub_params params = hooks_params(AGENTS, TIMEOUT_NS);
+    params.start_timeout_ns = 60 * TIMEOUT_NS;
+    params.agents = AGENTS;
+    params.agent = agent;
+    params.fanout = FANOUT;
+    params.agent_of = agent_of;
+    params.hooks.to_agent = on_agent;
+    params.hooks.attach = on_attach;
+    params.hooks.detach = on_detach;
+    params.hooks.say = on_say;
+    params.hooks.freeze = on_freeze;
+    params.hooks.over = on_over;
     assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
 }
 

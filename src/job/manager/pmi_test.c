@@ -72,11 +72,23 @@ static void expect_said(const char *text)
     other = -1;
 }
 
+/* Put and get a value, and get one that does not exist. */
+static void use_values(struct aqi_manager *manager)
+{
+    char value[8];
+    size_t len = 0;
+    assert_int_equal(manager->kind->put(manager, "k", "abc", 3), AQ_OK);
+    assert_int_equal(manager->kind->fence(manager), AQ_OK);
+    assert_int_equal(manager->kind->get(manager, 0, "k", value, sizeof(value), &len), AQ_OK);
+    assert_int_equal(len, 3);
+    assert_memory_equal(value, "abc", 3);
+    assert_int_equal(manager->kind->get(manager, 0, "x", value, 8, &len), AQ_EINVAL);
+    aqi_manager_close(manager);
+}
+
 static void a_whole_job(void **state)
 {
     struct aqi_manager *manager;
-    char value[8];
-    size_t len = 0;
     prepare(OPEN PUT OUT "cmd=get_result rc=0 value=3.YWJj\n" NONE BYE);
     assert_int_equal(aqi_manager_open(&aqi_manager_pmi, &manager), AQ_OK);
     assert_int_equal(manager->info.rank, 1);
@@ -85,13 +97,7 @@ static void a_whole_job(void **state)
     assert_string_equal(manager->info.job, "kvs_7");
     assert_string_equal(manager->info.version, "PMI 1.1");
     assert_true(fcntl(atoi(getenv("PMI_FD")), F_GETFD) & FD_CLOEXEC);
-    assert_int_equal(manager->kind->put(manager, "k", "abc", 3), AQ_OK);
-    assert_int_equal(manager->kind->fence(manager), AQ_OK);
-    assert_int_equal(manager->kind->get(manager, 0, "k", value, sizeof(value), &len), AQ_OK);
-    assert_int_equal(len, 3);
-    assert_memory_equal(value, "abc", 3);
-    assert_int_equal(manager->kind->get(manager, 0, "x", value, 8, &len), AQ_EINVAL);
-    aqi_manager_close(manager);
+    use_values(manager);
     expect_said("cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\ncmd=get_my_kvsname\n"
                 "cmd=get kvsname=kvs_7 key=PMI_process_mapping\n"
                 "cmd=put kvsname=kvs_7 key=aq.k.1.0 value=3.YWJj\ncmd=barrier_in\n"
@@ -102,8 +108,6 @@ static void a_whole_job(void **state)
 static void a_whole_job_of_pmi2(void **state)
 {
     struct aqi_manager *manager;
-    char value[8];
-    size_t len = 0;
     prepare(HI2);
     setenv("PMI_JOBID", "5.0", 1);
     message("cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=-1;");
@@ -118,12 +122,7 @@ static void a_whole_job_of_pmi2(void **state)
     assert_int_equal(aqi_manager_open(&aqi_manager_pmi2, &manager), AQ_OK);
     assert_int_equal(manager->info.hosts, 1);
     assert_int_equal(manager->info.local_rank, 1);
-    assert_int_equal(manager->kind->put(manager, "k", "abc", 3), AQ_OK);
-    assert_int_equal(manager->kind->fence(manager), AQ_OK);
-    assert_int_equal(manager->kind->get(manager, 0, "k", value, sizeof(value), &len), AQ_OK);
-    assert_memory_equal(value, "abc", 3);
-    assert_int_equal(manager->kind->get(manager, 0, "x", value, 8, &len), AQ_EINVAL);
-    aqi_manager_close(manager);
+    use_values(manager);
     expect_said("cmd=init pmi_version=2 pmi_subversion=0\n"
                 "    51cmd=fullinit;pmijobid=5.0;pmirank=1;threaded=FALSE;"
                 "    14cmd=job-getid;"
