@@ -19,9 +19,8 @@
 /* The first byte of each frame of a link. A frame of the hub is sent in pieces: MORE, …, LAST.
  * CLOCK is a time query or its answer. */
 enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
-#define AGENT_PIECE (AQI_LINK_FRAME_MAX - 1)
-/* The maximum size of a result, and of its description. */
-#define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096)
+#define AGENT_PIECE     (AQI_LINK_FRAME_MAX - 1)
+#define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096) /* a result and its description */
 
 /* Interval of time queries once the clock is known. */
 #define AGENT_CLOCK_NS 250000000u

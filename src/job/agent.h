@@ -21,7 +21,7 @@ struct aqi_agent_params {
     uint32_t local_ranks;
     /* The addresses of an agent up the tree: "10.0.0.7:40000,…". NULL: unreachable. */
     const char *(*where)(void *arg, uint32_t agent);
-    /* An agent has attached here, or its link has ended; may be NULL. */
+    /* An agent has attached here. May be NULL. */
     void (*came)(void *arg, uint32_t agent);
     /* The link of an agent below has failed, perhaps before all output of its ranks arrived; also
      * called after the end of the job. May be NULL. */
@@ -39,7 +39,8 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
 void aqi_agent_start(void);
 /* The addresses at which this agent may be reached, as from aqi_links_offer. */
 aq_status aqi_agent_offer(char *text, size_t len);
-/* Do all work that is due. Returns the time of the next call. */ uint64_t aqi_agent_tick(void);
+/* Do all work that is due. Returns the time of the next call. */
+uint64_t aqi_agent_tick(void);
 /* Whether the root can be reached, and the number of agents attached here. */
 bool aqi_agent_attached(void);
 uint32_t aqi_agent_children(void);

@@ -23,7 +23,7 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     if (status != AQ_OK) return status;
     if (aqi_job_config.boot == AQI_BOOT_AS_FORK && !launched)
         return aqi_fail(AQ_ESTATE, "job", "AQ_BOOT=fork, but aqrun did not start this process");
-    /* With a manager, through an agent that the ranks start. */
+    /* In a manager's job, the ranks start the agent. */
     *kind = launched || manager != NULL ? &aqi_boot_fork : &aqi_boot_single;
     if (aqi_job_config.boot == AQI_BOOT_AS_SINGLE) *kind = &aqi_boot_single;
     return AQ_OK;
@@ -69,7 +69,7 @@ aq_status aqi_boot_table(struct aqi_boot *boot, const void *mine, size_t len, co
 
 bool aqi_boot_alert(const struct aqi_boot *boot)
 {
-    /* Pairs with the release in hub.c. `seen` is ahead if an event was read from the socket before
+    /* Pairs with the release in desk.c. `seen` is ahead if an event was read from the socket before
      * its count was published. */
     uint32_t alerts = atomic_load_explicit(boot->alerts, memory_order_acquire);
     uint32_t seen = atomic_load_explicit(&boot->seen, memory_order_relaxed);

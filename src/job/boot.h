@@ -24,8 +24,7 @@ struct aqi_boot_info {
     uint32_t hosts;      /* number of hosts */
     uint32_t local_rank; /* among the ranks of this host */
     uint32_t local_size;
-    uint8_t
-        key[AQI_JOB_KEY_BYTES]; /* secret, random, the same in all ranks; never on a command line */
+    uint8_t key[AQI_JOB_KEY_BYTES]; /* random and secret; the same in all ranks */
 };
 
 /* For the `wait_ns` of `ending`. */

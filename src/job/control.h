@@ -75,8 +75,7 @@ struct aqi_control {
     int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
     int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */
     uint64_t wait;   /* ENDING: maximum wait for the other ranks, ns */
-    uint64_t bytes;  /* CALL: of the part or object; RESULT: of the result; SHOW: aqi_counters_form
-                      */
+    uint64_t bytes;  /* CALL: of the part or object; RESULT: of the result; SHOW: their form */
     uint64_t offset; /* CALL: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB; CLAIM: the secret of the host's agent */
     uint64_t name[2];               /* AGREE, AGREED: of the agreement */

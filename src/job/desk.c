@@ -24,7 +24,7 @@
 
 /* Maximum messages received from one rank per wakeup. */
 #define DESK_TURN 64
-/* Limit on the bytes read after a process died: a child that inherited its socket might send
+/* Maximum messages read after a process died: a child that inherited its socket might send
  * forever. */
 #define DESK_LAST_WORDS 65536
 
@@ -507,7 +507,7 @@ static bool desk_control_receive(struct desk_seat *seat)
     struct aqi_control message;
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
     if (status == AQ_OK && message.type == AQI_CONTROL_SHOW) {
-        /* No descriptor: too many were open here. Proceed without it. */
+        /* It has no descriptor if too many were open here: do without. */
         if (passed >= 0) desk_show(seat, &message, passed);
         return true;
     }

@@ -40,8 +40,7 @@ struct fork_boot {
     uint32_t seq;                        /* collective calls made */
     aq_status broken;                    /* why no further collective call is possible, or AQ_OK */
     struct aqi_managed *_Atomic managed; /* NULL: aqrun started us */
-    struct fork_event *events; /* received during collective calls; progress delivers them in order
-                                */
+    struct fork_event *events; /* received during collective calls, for progress to deliver */
     struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };

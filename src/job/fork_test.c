@@ -448,14 +448,14 @@ static void test_a_call_that_fails(void **state)
     assert_string_equal(aq_error_message(), "disagree");
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
     close_both(boot);
-    /* Nor is a table of too few bytes mapped, */
+    /* A table with too few bytes is not mapped. */
     const void *table;
     boot = joined();
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1, .bytes = SIZE * BIG},
            launcher.page_fd);
     assert_int_equal(aqi_boot_table(boot, big, BIG, &table), AQ_EPROTO);
     close_both(boot);
-    /* and a result of the wrong size must not be written beyond `all`. */
+    /* A result of the wrong size is not written beyond `all`. */
     boot = joined();
     answer(
         &(struct aqi_control){

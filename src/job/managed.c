@@ -358,7 +358,7 @@ aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_manag
         status = managed_start_watch(managed, control);
         if (status != AQ_OK) close(control);
     }
-    /* The agent stops waiting for this process, or ends, as no rank has claimed a place. */
+    /* The agent thus stops waiting for this process; if no rank has claimed a place, it ends. */
     if (managed->feed >= 0) close(managed->feed);
     managed->feed = -1;
     if (status != AQ_OK) {

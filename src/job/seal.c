@@ -37,7 +37,7 @@ struct seal_transcript {
 };
 static_assert(sizeof(struct seal_challenge) == 24 && sizeof(struct seal_call) == 52 &&
                   sizeof(struct seal_accept) == 20 && sizeof(struct seal_transcript) == 56,
-              "what is hashed and sent has no gaps");
+              "hashed and sent structs have no padding");
 static_assert(sizeof(struct seal_call) <= AQI_SEAL_SMALL, "all messages of the handshake fit");
 
 static const char *const seal_proof_uses[] = {

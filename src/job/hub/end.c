@@ -296,8 +296,8 @@ static uint64_t end_tick_requested(struct aqi_hub *hub)
     struct hub_end *end = &hub->root->end;
     if (end->grace_ns == 0) return UINT64_MAX;
     if (hub->now >= end->grace_ns) {
-        end_begin(hub, end->code, AQI_NO_RANK,
-                  end->why); /* shown also to the rank that requested it */
+        /* Without a causing rank, so that the rank that requested the end is notified as well. */
+        end_begin(hub, end->code, AQI_NO_RANK, end->why);
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {

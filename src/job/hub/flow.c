@@ -322,8 +322,8 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
     if (child == NULL) child = flow_add_child(hub, agent);
     child->attached = true;
     child->epoch = epoch;
-    child->applied =
-        kept; /* agents below it may lack entries that it has; it will report what they have */
+    /* Agents below it may lack entries that it has; it will report what they have. */
+    child->applied = kept;
     flow->via[agent] = agent;
     const struct hub_note here = {.type = HUB_HERE, .rank = agent, .seq = epoch};
     flow_fact(hub, &here);

@@ -134,7 +134,8 @@ static void outdated_reports_of_links_are_ignored(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* Here or elsewhere: an agent that returns in time is not lost. */
+/* It is not lost if it returns in time, whether the root or another agent reports its broken link.
+ */
 static void an_agent_with_a_broken_link_may_reconnect(void **state)
 {
     const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
@@ -149,18 +150,18 @@ static void an_agent_with_a_broken_link_may_reconnect(void **state)
                 fact(1, 1, 2, &lost);
             else
                 aqi_hub_link_lost(one.hub, 1, false, "reset");
-            uint32_t who = between != 0 ? 3 : 1;
+            uint32_t agent = between != 0 ? 3 : 1;
             pass(TIMEOUT_NS - 1);
-            assert_true(aqi_hub_agent_here(one.hub, who));
-            if (comes != 0) attach(who, 2, 0);
+            assert_true(aqi_hub_agent_here(one.hub, agent));
+            if (comes != 0) attach(agent, 2, 0);
             pass(TIMEOUT_NS);
-            assert_int_equal(aqi_hub_agent_here(one.hub, who), comes != 0);
+            assert_int_equal(aqi_hub_agent_here(one.hub, agent), comes != 0);
             assert_int_equal(aqi_hub_ending(one.hub), comes == 0);
             aqi_hub_close(one.hub);
         }
 }
 
-/* But not if the root has ended: there is no agent to call. */
+/* If the root has ended, there is no agent to call. */
 static void the_root_is_called_again_after_a_broken_link(void **state)
 {
     for (int ended = 0; ended < 2; ended++) {
@@ -174,7 +175,7 @@ static void the_root_is_called_again_after_a_broken_link(void **state)
     }
 }
 
-/* One agent between it and the root. */
+/* First its grandparent, then the root. */
 static void an_agent_without_its_parent_calls_its_ancestors(void **state)
 {
     open_attached(15);

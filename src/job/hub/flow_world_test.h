@@ -123,8 +123,8 @@ static inline void pass(uint64_t ns)
         continue;
 }
 
-static inline aq_status frame_says(uint32_t from, uint8_t kind, uint32_t agent, uint64_t number,
-                                   const void *data, size_t len)
+static inline aq_status try_frame(uint32_t from, uint8_t kind, uint32_t agent, uint64_t number,
+                                  const void *data, size_t len)
 {
     static uint8_t bytes[70000];
     const struct hub_frame head = {.kind = kind, .agent = agent, .number = number};
@@ -137,7 +137,7 @@ static inline aq_status frame_says(uint32_t from, uint8_t kind, uint32_t agent, 
 static inline void frame(uint32_t from, uint8_t kind, uint32_t agent, uint64_t number,
                          const void *data, size_t len)
 {
-    assert_int_equal(frame_says(from, kind, agent, number, data, len), AQ_OK);
+    assert_int_equal(try_frame(from, kind, agent, number, data, len), AQ_OK);
 }
 
 static inline void attach(uint32_t agent, uint32_t epoch, uint64_t applied)

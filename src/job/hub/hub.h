@@ -7,7 +7,7 @@
  * agents form a tree; the first, the root, makes all decisions.
  *
  * - *Facts* go up: a rank joined, is ready, left, or died and why. An agent keeps its facts until
- * the root has acknowledged them.
+ *   the root has acknowledged them.
  * - A *log* goes down: results, events, the end, in one order. Every agent stores it, applies it in
  *   this order and forwards it, so all survivors get the same entries.
  *
@@ -42,10 +42,9 @@ enum {
     AQI_STREAMS
 };
 
-/* Exit codes of the job itself. Otherwise the exit code is that of a rank. */
+/* Exit codes of the job itself; all others are those of a rank. */
 enum aqi_exit_code {
-    AQI_EXIT_FAILED =
-        1, /* the job could not start, or a rank exited with code 0 but without aq_finalize */
+    AQI_EXIT_FAILED = 1,   /* it could not start, or a rank exited with 0 before aq_finalize */
     AQI_EXIT_TIME = 124,   /* it ran longer than its time limit */
     AQI_EXIT_SIGNAL = 128, /* plus the number of the signal */
 };
