@@ -64,10 +64,9 @@ static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, u
 {
     if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
         return aqi_fail(AQ_ETIMEOUT, "job",
-                        "no answer from %s for %llu s: it hangs or is stopped; end the job, or "
+                        "no answer from %s for %.3g s: it hangs or is stopped; end the job, or "
                         "raise AQ_START_TIMEOUT",
-                        fork_agent(fork),
-                        (unsigned long long)(*waited / (1000 * FORK_MILLISECOND)));
+                        fork_agent(fork), (double)*waited / 1e9);
     struct pollfd state = {.fd = fd, .events = events};
     uint64_t before = aqi_now_ns();
     if (fork->boot.idle != NULL && events == POLLIN)

@@ -43,15 +43,15 @@ static aq_status stream_wait(const struct manager_stream *stream, short events,
     return AQ_OK;
 }
 
-static unsigned long long stream_patience_s(void)
+static double stream_patience_s(void)
 {
-    return aqi_job_config.start_timeout_ns / (1000 * STREAM_MILLISECOND);
+    return (double)aqi_job_config.start_timeout_ns / 1e9;
 }
 
 aq_status manager_silent(const char *doing)
 {
     return aqi_fail(AQ_ETIMEOUT, "job",
-                    "no answer from the manager for %llu s (%s): it hangs or is stopped; start the "
+                    "no answer from the manager for %.3g s (%s): it hangs or is stopped; start the "
                     "job again, or raise AQ_START_TIMEOUT",
                     stream_patience_s(), doing);
 }
@@ -231,7 +231,7 @@ void manager_stream_close(struct manager_stream *stream)
 aq_status manager_fence_late(const struct aqi_manager *manager)
 {
     return aqi_fail(AQ_ETIMEOUT, "job",
-                    "%s did not report within %llu s that all %u ranks have joined the exchange at "
+                    "%s did not report within %.3g s that all %u ranks have joined the exchange at "
                     "the start (it does not report which are missing): a process hangs or does not "
                     "call aq_init; raise AQ_START_TIMEOUT if it needs longer",
                     manager->info.version, stream_patience_s(), manager->info.size);
