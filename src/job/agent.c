@@ -296,18 +296,6 @@ static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *
         aqi_records_arrived((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
 }
 
-static void agent_watch(void *arg, uint64_t interval_ns)
-{
-    (void)arg;
-    aqi_top_watch(interval_ns);
-}
-
-static void agent_peers(void *arg, uint32_t turn)
-{
-    (void)arg;
-    aqi_peers_asked(turn);
-}
-
 static void agent_open_shows(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
@@ -349,8 +337,8 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
     own->hooks.drain = aqi_desk_on_drain;
     own->hooks.freeze = aqi_desk_freeze;
     own->hooks.share = aqi_desk_share;
-    own->hooks.watch = agent_watch;
-    own->hooks.peers = agent_peers;
+    own->hooks.watch = aqi_top_watch;
+    own->hooks.peers = aqi_peers_report;
     agent.output = own->hooks.output;
     own->hooks.output = agent_output;
     agent.peers = calloc(own->agents, sizeof(*agent.peers));

@@ -461,9 +461,10 @@ uint32_t aqi_desk_claimed(void)
     return desk.claimed;
 }
 
-void aqi_desk_signal(uint32_t rank, int number)
+void aqi_desk_kill(void *arg, uint32_t rank, int number)
 {
     const struct desk_seat *seat = desk_seat(rank);
+    (void)arg;
     if (seat->life.fd >= 0)
         (void)syscall(SYS_pidfd_send_signal, seat->life.fd, number, NULL, 0);
     else if (seat->pid > 0 && !seat->ended)

@@ -31,15 +31,14 @@ void aqi_desk_forked(uint32_t rank, pid_t pid);
 aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES]);
 /* The number of places claimed. */
 uint32_t aqi_desk_claimed(void);
-/* Send a signal to the process that has claimed a place. */
-void aqi_desk_signal(uint32_t rank, int number);
 
 /* Process the unread messages of a rank, which may have died. */
 void aqi_desk_drain(uint32_t rank);
 /* The rank has ended. */
 void aqi_desk_leave(uint32_t rank);
 
-/* Hooks of the hub. */
+/* Hooks of the hub. aqi_desk_kill sends the signal to the process that has claimed the place. */
+void aqi_desk_kill(void *arg, uint32_t rank, int number);
 void aqi_desk_to_rank(void *arg, uint32_t rank, const struct aqi_control *message,
                       struct aqi_parcel *parcel);
 void aqi_desk_on_drain(void *arg, uint32_t rank);

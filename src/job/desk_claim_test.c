@@ -199,7 +199,7 @@ static void leaving_a_claimed_place(void **state)
     assert_int_equal(descriptors(), before - 3);
     /* Its number may be that of another process now. */
     void (*handler)(int) = signal(SIGURG, on_signal);
-    aqi_desk_signal(FIRST, SIGURG);
+    aqi_desk_kill(NULL, FIRST, SIGURG);
     signal(SIGURG, handler);
     assert_int_equal(signals, 0);
     close_world();
@@ -234,7 +234,7 @@ static void losing_a_claimed_place(void **state)
     assert_int_equal(read(gone[0], &byte, 1), 1);
     turns();
     assert_false(aqi_hub_ending(world.hub));
-    aqi_desk_signal(SECOND, SIGTERM);
+    aqi_desk_kill(NULL, SECOND, SIGTERM);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGTERM);

@@ -364,7 +364,7 @@ static void expect_process_of_a_shell(const char *its_name, const char *as_said)
     assert_non_null(strstr(aqi_hub_name(world.hub, FIRST, name), as_said));
     assert_false(aqi_hub_ending(world.hub));
     unsigned before = descriptors();
-    aqi_desk_signal(FIRST, SIGTERM); /* the child, not the shell, is the process of the rank */
+    aqi_desk_kill(NULL, FIRST, SIGTERM); /* the child, not the shell, is the process of the rank */
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGTERM);
@@ -397,10 +397,10 @@ static void signals_to_ranks_without_a_process(void **state)
     assert_int_equal(sigaction(SIGURG, &counted, &before), 0); /* harmless to other processes */
     signals = 0;
     aqi_desk_forked(FIRST, 0);
-    aqi_desk_signal(FIRST, SIGURG);
+    aqi_desk_kill(NULL, FIRST, SIGURG);
     assert_int_equal(signals, 0);
     aqi_desk_forked(FIRST, getpid());
-    aqi_desk_signal(FIRST, SIGURG);
+    aqi_desk_kill(NULL, FIRST, SIGURG);
     assert_int_equal(signals, 1);
     assert_int_equal(sigaction(SIGURG, &before, NULL), 0);
     close_world();

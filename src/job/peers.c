@@ -29,8 +29,9 @@ void aqi_peers_close(void)
     memset(&peers, 0, sizeof(peers));
 }
 
-void aqi_peers_asked(uint32_t turn)
+void aqi_peers_report(void *arg, uint32_t turn)
 {
+    (void)arg;
     peers.asked = turn;
 }
 

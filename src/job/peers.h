@@ -8,8 +8,8 @@
 #include "job/hub/hub.h"
 
 void aqi_peers_open(struct aqi_hub *hub);
-/* The query with this number has arrived; each is answered once. */
-void aqi_peers_asked(uint32_t turn);
+/* Hook of the hub: the query with this number has arrived. Each is answered once. */
+void aqi_peers_report(void *arg, uint32_t turn);
 /* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t aqi_peers_tick(uint64_t now);
 void aqi_peers_close(void);

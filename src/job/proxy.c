@@ -88,12 +88,6 @@ static _Noreturn void proxy_fail(const char *why)
 
 /* --- hooks of the hub ----------------------------------------------------------------------- */
 
-static void proxy_kill(void *arg, uint32_t rank, int number)
-{
-    (void)arg;
-    aqi_desk_signal(rank, number);
-}
-
 static void proxy_say(void *arg, bool always, const char *text)
 {
     (void)arg;
@@ -236,7 +230,7 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
                                               .start_timeout_ns = aqi_job_config.start_timeout_ns,
                                               .exit_timeout_ns = aqi_job_config.exit_timeout_ns,
                                               .host_timeout_ns = aqi_job_config.host_timeout_ns,
-                                              .hooks = {.kill = proxy_kill,
+                                              .hooks = {.kill = aqi_desk_kill,
                                                         .say = proxy_say,
                                                         .output = proxy_output,
                                                         .over = proxy_over,

@@ -18,9 +18,9 @@
 enum { RANKS = 2 };
 
 static struct aqi_hub *hub;
-static uint64_t told_ns; /* interval requested by the hub */
-static unsigned told;    /* number of such requests */
-static char said[2048];  /* to the user */
+static uint64_t requested_ns; /* interval requested by the hub */
+static unsigned requests;     /* number of such requests */
+static char said[2048];       /* to the user */
 
 static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const void *bytes,
                                 size_t len)
@@ -36,16 +36,9 @@ static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const
 
 static inline void shows_watch(void *arg, uint64_t interval_ns)
 {
-    (void)arg;
-    told_ns = interval_ns;
-    told++;
-    aqi_top_watch(interval_ns);
-}
-
-static inline void shows_peers(void *arg, uint32_t turn)
-{
-    (void)arg;
-    aqi_peers_asked(turn);
+    requested_ns = interval_ns;
+    requests++;
+    aqi_top_watch(arg, interval_ns);
 }
 
 static inline void shows_say(void *arg, bool always, const char *text)
@@ -68,8 +61,8 @@ static inline int shows_open(void **state)
     params.hooks.say = shows_say;
     params.hooks.output = shows_output;
     params.hooks.watch = shows_watch;
-    params.hooks.peers = shows_peers;
-    told_ns = told = 0;
+    params.hooks.peers = aqi_peers_report;
+    requested_ns = requests = 0;
     said[0] = '\0';
     if (aqi_loop_open(shows_failed, &epoll) != AQ_OK) return -1;
     if (aqi_hub_open(&params, &hub) != AQ_OK) return -1;

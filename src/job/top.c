@@ -124,8 +124,9 @@ static void top_show(void)
     top_send(&packet);
 }
 
-void aqi_top_watch(uint64_t interval_ns)
+void aqi_top_watch(void *arg, uint64_t interval_ns)
 {
+    (void)arg;
     top.interval_ns = top.ranks != NULL ? interval_ns : 0;
     top.sample_ns = top.show_ns = 0; /* immediately, as a baseline for rates */
 }

@@ -100,8 +100,8 @@ void aqi_top_open(const struct aqi_top_params *params);
 void aqi_top_take(uint32_t rank, int fd);
 /* Get the counters of a rank, even if it is dead. Returns false if they are unknown. */
 bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
-/* Report counters at this interval from now on; 0: stop. */
-void aqi_top_watch(uint64_t interval_ns);
+/* Hook of the hub: report counters at this interval from now on; 0: stop. */
+void aqi_top_watch(void *arg, uint64_t interval_ns);
 /* Root: a packet has arrived. */
 void aqi_top_arrived(const void *bytes, size_t len);
 void aqi_top_peers_arrived(const void *bytes, size_t len);

@@ -76,10 +76,10 @@ static void test_shown(void **state)
     aqi_top_take(1, dup(counters));
     int fd = watcher();
     shows_at(1000 * MS);
-    assert_int_equal(told, 0);
+    assert_int_equal(requests, 0);
     ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     shows_at(1000 * MS);
-    assert_int_equal(told_ns, 200 * MS);
+    assert_int_equal(requested_ns, 200 * MS);
     ssize_t len = hear(fd, &packet);
     assert_int_equal(len, offsetof(struct aqi_top_packet, row) + sizeof(packet.row[0]));
     assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
@@ -101,7 +101,7 @@ static void test_shown(void **state)
     assert_int_equal(packet.row[0].value[AQI_CTR_PUT], aqi_counter_sum(AQI_CTR_PUT));
     close(fd);
     shows_at(1400 * MS);
-    assert_int_equal(told_ns, 0);
+    assert_int_equal(requested_ns, 0);
     assert_int_equal(aqi_top_tick(1600 * MS), UINT64_MAX);
 }
 
@@ -116,17 +116,17 @@ static void test_intervals(void **state)
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         ask(fd, aqi_wire_version(AQI_WIRE_TOP), rows[i].ms);
         shows_at(1);
-        assert_int_equal(told_ns, rows[i].ns);
+        assert_int_equal(requested_ns, rows[i].ns);
     }
     ask(other, aqi_wire_version(AQI_WIRE_TOP), 300);
     shows_at(2);
-    assert_int_equal(told_ns, 300 * MS);
+    assert_int_equal(requested_ns, 300 * MS);
     ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     shows_at(3);
-    assert_int_equal(told_ns, 200 * MS);
+    assert_int_equal(requested_ns, 200 * MS);
     close(fd);
     shows_at(4);
-    assert_int_equal(told_ns, 300 * MS);
+    assert_int_equal(requested_ns, 300 * MS);
     close(other);
 }
 
@@ -141,7 +141,7 @@ static void test_refused_watchers(void **state)
     assert_int_equal(hear(fds[0], &packet), sizeof(packet.version));
     assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
     assert_int_equal(hear(fds[0], &packet), 0);
-    assert_int_equal(told, 0);
+    assert_int_equal(requests, 0);
     close(fds[0]);
     for (unsigned i = 0; i <= WATCHERS; i++)
         fds[i] = watcher();
@@ -168,7 +168,7 @@ static void test_no_descriptors(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
     assert_true(rounds < 50);
     uint64_t limit = aqi_now_ns() + 10000 * MS;
-    while (told_ns != 200 * MS) {
+    while (requested_ns != 200 * MS) {
         assert_true(aqi_now_ns() < limit);
         aqi_loop_once(aqi_now_ns() + 10 * MS);
         shows_at(aqi_now_ns());
