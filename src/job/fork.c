@@ -236,9 +236,9 @@ static aq_status fork_open_place(struct fork_boot *fork)
     return fork_hello(fork, place);
 }
 
-static void fork_leave_manager(struct fork_boot *fork)
+static void fork_depart(struct aqi_boot *boot)
 {
-    struct aqi_managed *managed = atomic_exchange(&fork->managed, NULL);
+    struct aqi_managed *managed = atomic_exchange(&fork_of(boot)->managed, NULL);
     if (managed != NULL) aqi_managed_close(managed);
 }
 
@@ -267,17 +267,12 @@ static aq_status fork_open(struct aqi_boot *boot)
     if (status != AQ_OK) {
         /* Otherwise the other ranks would wait for this one. */
         if (fork->managed != NULL) aqi_managed_abort(fork->managed);
-        fork_leave_manager(fork);
+        fork_depart(boot);
         fork_hang_up(fork);
     } else if (kind == NULL) {
         close((int)aqi_job_config.boot_fd); /* programs started by this one must not inherit it */
     }
     return status;
-}
-
-static void fork_depart(struct aqi_boot *boot)
-{
-    fork_leave_manager(fork_of(boot));
 }
 
 /* Convert an unsolicited message, EVENT or AGREED, to an event. */
@@ -546,7 +541,7 @@ static void fork_close(struct aqi_boot *boot)
     while ((event = fork_pop(fork)) != NULL)
         free(event);
     munmap(fork->page, fork->page_bytes);
-    fork_leave_manager(fork);
+    fork_depart(boot);
     close(boot->fd);
 }
 

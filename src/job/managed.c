@@ -286,12 +286,6 @@ static aq_status managed_claim(struct aqi_managed *managed, int *out)
 
 /* --- the watch ------------------------------------------------------------------------------ */
 
-/* Time for a process whose agent has died to leave by itself: the same as aqrun allows. */
-static int managed_grace_ms(void)
-{
-    return (int)(aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND);
-}
-
 /* If aqrun is the parent, the kernel kills this process with it. Here a thread sleeps until the
  * agent ends, so that no process survives it, even one that computes for hours. */
 static void *managed_watch(void *arg)
@@ -301,8 +295,9 @@ static void *managed_watch(void *arg)
     while (poll(states, AQI_COUNT_OF(states), -1) < 0 && errno == EINTR)
         continue;
     if (states[1].revents != 0) return NULL;
-    /* A program that polls ends by itself, in a more orderly way. */
-    if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
+    /* A program that polls ends by itself, in a more orderly way. aqrun allows the same time. */
+    uint64_t grace_ms = aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND;
+    if (poll(states + 1, 1, (int)grace_ms) != 0) return NULL;
     aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, so this process ends");
     _exit(AQI_EXIT_FAILED);
 }

@@ -74,8 +74,13 @@ static void proxy_print(const char *text)
     int len = snprintf(line, sizeof(line) - 1, "aqueduct: %s", text);
     len = (int)aqi_min((size_t)len, sizeof(line) - 2);
     line[len] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, (size_t)len + 1);
-    (void)written;
+    (void)!write(STDERR_FILENO, line, (size_t)len + 1);
+}
+
+static _Noreturn void proxy_exit(const char *why)
+{
+    proxy_print(why);
+    _exit(AQI_EXIT_FAILED);
 }
 
 static _Noreturn void proxy_fail(const char *why)
@@ -98,8 +103,7 @@ static void proxy_output(void *arg, uint32_t rank, unsigned stream, const void *
 {
     (void)arg, (void)rank;
     if (stream != AQI_STREAM_LOG) return; /* other output is handled by the manager */
-    ssize_t written = write(STDERR_FILENO, bytes, len);
-    (void)written;
+    (void)!write(STDERR_FILENO, bytes, len);
 }
 
 static void proxy_over(void *arg, int code)
@@ -111,8 +115,7 @@ static void proxy_over(void *arg, int code)
 static void proxy_die(void *arg, const char *why)
 {
     (void)arg;
-    proxy_print(why);
-    _exit(AQI_EXIT_FAILED);
+    proxy_exit(why);
 }
 
 static const char *proxy_where(void *arg, uint32_t number)
@@ -209,12 +212,6 @@ static void proxy_run(void)
     aqi_agent_leave(limit);
 }
 
-static void proxy_loop_failed(const char *why)
-{
-    proxy_print(why);
-    _exit(AQI_EXIT_FAILED);
-}
-
 _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
 {
     struct aqi_agent_params params = {.hub = {.ranks = plan->info.size,
@@ -248,7 +245,7 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
     /* Read the key first: closing the feed with unread data would discard our last messages to that
      * rank. */
     proxy_read_key(params.hub.key);
-    if (aqi_loop_open(proxy_loop_failed, &epoll) != AQ_OK) proxy_fail(aq_error_message());
+    if (aqi_loop_open(proxy_exit, &epoll) != AQ_OK) proxy_fail(aq_error_message());
     proxy.began_ns = aqi_now_ns();
     proxy_open(&params);
     proxy_run();

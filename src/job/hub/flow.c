@@ -130,13 +130,6 @@ static struct hub_child *flow_add_child(struct aqi_hub *hub, uint32_t agent)
     return child;
 }
 
-static void flow_expect_children(struct aqi_hub *hub)
-{
-    uint64_t first = (uint64_t)hub->params.agent * hub->params.fanout + 1;
-    for (uint64_t i = first; i < first + hub->params.fanout && i < hub->params.agents; i++)
-        (void)flow_add_child(hub, (uint32_t)i);
-}
-
 void flow_open(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
@@ -147,7 +140,9 @@ void flow_open(struct aqi_hub *hub)
     flow->facts.last = &flow->facts.first;
     flow->via = calloc(hub->params.agents, sizeof(*flow->via));
     if (flow->via == NULL) hub_no_memory(hub, "links to other hosts");
-    flow_expect_children(hub);
+    uint64_t first = (uint64_t)hub->params.agent * hub->params.fanout + 1;
+    for (uint64_t i = first; i < first + hub->params.fanout && i < hub->params.agents; i++)
+        (void)flow_add_child(hub, (uint32_t)i);
 }
 
 /* The child through which an agent is reachable; NULL: currently unreachable. */

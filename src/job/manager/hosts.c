@@ -24,8 +24,8 @@ static bool hosts_block(const char **at, struct hosts_block *block)
 }
 
 /* Assign the next ranks to nodes according to a block. */
-static uint32_t hosts_place(const struct hosts_block *block, uint32_t rank, uint32_t size,
-                            uint64_t *node_of)
+static uint32_t hosts_assign(const struct hosts_block *block, uint32_t rank, uint32_t size,
+                             uint64_t *node_of)
 {
     for (uint32_t node = 0; node < block->nodes && rank < size; node++)
         for (uint32_t i = 0; i < block->ranks && rank < size; i++)
@@ -49,7 +49,7 @@ bool manager_mapping(const char *text, uint32_t size, uint64_t *node_of)
         for (at = list; *at == ',';) {
             at++;
             (void)hosts_block(&at, &block); /* cannot fail: parsed successfully above */
-            rank = hosts_place(&block, rank, size, node_of);
+            rank = hosts_assign(&block, rank, size, node_of);
         }
     }
     return true;
