@@ -22,11 +22,11 @@
 /* Maximum delay, as a part of AQ_EXIT_TIMEOUT, of the decision about a death during the start. */
 #define END_JUDGE_PART 8
 
-static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *why)
+/* End the job with the exit code as known now. */
+static void end_begin(struct aqi_hub *hub, uint32_t by, const char *why)
 {
     struct hub_end *end = &hub->root->end;
     end->ending = true;
-    if (end->code == 0) end->code = code;
     end->by = by;
     /* Other hosts have as much time as this one to end their ranks, and then to report it. */
     end->limit_ns = hub->now + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
@@ -38,14 +38,13 @@ static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *wh
 
 static void end_job_text(struct aqi_hub *hub, int code, uint32_t by, const char *why)
 {
-    struct hub_end *end = &hub->root->end;
-    if (end->ending) {
+    aqi_hub_code_at_least(hub, code);
+    if (hub->root->end.ending) {
         aqi_hub_tell(hub, "%s", why);
-        if (end->code == 0) end->code = code;
         return;
     }
     aqi_hub_say(hub, "%s; ending the job", why);
-    end_begin(hub, code, by, why);
+    end_begin(hub, by, why);
 }
 
 void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...)
@@ -60,7 +59,6 @@ void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...)
 
 void end_by_exit(struct aqi_hub *hub, uint32_t by, int code, const char *why)
 {
-    struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
     code &= 0xff; /* as the kernel truncates exit codes */
     if (why[0] != '\0' && !collective_is_cause(hub, why)) {
@@ -70,10 +68,8 @@ void end_by_exit(struct aqi_hub *hub, uint32_t by, int code, const char *why)
     snprintf(text, sizeof(text), "%s ended the job with code %d", aqi_hub_name(hub, by, name),
              code);
     aqi_hub_tell(hub, "%s", text);
-    if (!end->ending)
-        end_begin(hub, code, by, text);
-    else if (end->code == 0)
-        end->code = code;
+    aqi_hub_code_at_least(hub, code);
+    if (!hub->root->end.ending) end_begin(hub, by, text);
 }
 
 void end_request(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
@@ -86,7 +82,7 @@ void end_request(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     bool comes = !hub->root->ranks[by].ending && wait_ns != AQI_BOOT_WAIT_NONE;
     hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
     hub->root->ranks[by].ending = true;
-    if (end->code == 0) end->code = code & 0xff;
+    aqi_hub_code_at_least(hub, code & 0xff);
     if (end->ending) return;
     if (comes || end->grace_ns == 0) {
         end->requests++;
@@ -108,7 +104,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     bool killed = (note->event & HUB_END_SIGNALED) != 0;
     bool loud = news && killed && (note->rank == end->by || end->code == 0);
     (loud ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
-    if (news && end->code == 0) end->code = note->code;
+    if (news) aqi_hub_code_at_least(hub, note->code);
 }
 
 /* A rank died, but the job has started and continues: notify the others. */
@@ -120,7 +116,7 @@ static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const ch
     if (rank->fate == NULL) hub_no_memory(hub, text);
     rank->state = AQI_RANK_LOST;
     root->lost++;
-    if (root->end.code == 0) root->end.code = code;
+    aqi_hub_code_at_least(hub, code);
     aqi_hub_say(hub, "%s; the job goes on without it", text);
     root_event(hub, AQI_BOOT_PEER_LOST, number, code, text);
     root_absent(hub, number, AQI_RANK_LOST);
@@ -193,7 +189,7 @@ void end_judge(struct aqi_hub *hub, const struct hub_note *note)
     } else if (rank->state == AQI_RANK_LEFT) {
         bool killed = (note->event & HUB_END_SIGNALED) != 0;
         (killed ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
-        if (root->end.code == 0) root->end.code = note->code;
+        aqi_hub_code_at_least(hub, note->code);
     } else if (rank->state == AQI_RANK_JOINED || note->code != 0) {
         end_died(hub, note->rank, note->code != 0 ? note->code : AQI_EXIT_FAILED, text);
     } else {
@@ -225,7 +221,7 @@ static void end_check_requested(struct aqi_hub *hub)
     struct hub_root *root = hub->root;
     if (root->end.grace_ns == 0 || root->end.ending || root->started < hub->params.ranks) return;
     if (root->willing < root->running) return;
-    end_begin(hub, root->end.code, AQI_NO_RANK, "all processes have ended");
+    end_begin(hub, AQI_NO_RANK, "all processes have ended");
 }
 
 void end_check(struct aqi_hub *hub)
@@ -297,7 +293,7 @@ static uint64_t end_tick_requested(struct aqi_hub *hub)
     if (end->grace_ns == 0) return UINT64_MAX;
     if (hub->now >= end->grace_ns) {
         /* Without a causing rank, so that the rank that requested the end is notified as well. */
-        end_begin(hub, end->code, AQI_NO_RANK, end->why);
+        end_begin(hub, AQI_NO_RANK, end->why);
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {

@@ -215,7 +215,7 @@ void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns);
 /* Make all agents report the state of their ranks' peers, once. */
 void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn);
-/* The exit code as known so far, and raise it to `code` if it is 0. */
+/* The exit code as known so far; set it to `code` if it is 0. */
 int aqi_hub_code(const struct aqi_hub *hub);
 void aqi_hub_code_at_least(struct aqi_hub *hub, int code);
 bool aqi_hub_ending(const struct aqi_hub *hub);
