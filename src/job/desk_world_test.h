@@ -4,7 +4,6 @@
 
 #include "job/desk.h"
 
-#include "base/capture_test.h"
 #include "base/clock.h"
 #include "base/descriptors_test.h"
 #include "job/channel.h"
@@ -20,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

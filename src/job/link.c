@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define LINK_PIECES      64         /* frames sent per call */
 #define LINK_TURN        (1u << 20) /* maximum bytes sent before other sources are served */

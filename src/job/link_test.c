@@ -5,14 +5,12 @@
 #include "base/resident_test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 
 enum { MANY = 1000, AT_ONCE = 32 };
 

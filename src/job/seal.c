@@ -1,8 +1,6 @@
 /* Authenticated streams: the handshake, and frames with their tags. */
 #include "job/seal.h"
 
-#include "base/log.h"
-
 #include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>

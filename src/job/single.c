@@ -3,7 +3,7 @@
 #include "base/random.h"
 #include "base/shmem.h"
 #include "base/spin.h"
-#include "job/control.h"
+#include "job/boot.h"
 
 #include <stdlib.h>
 #include <string.h>

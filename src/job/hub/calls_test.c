@@ -6,7 +6,6 @@
 #include "job/hub/impl.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LATER UINT64_C(1000000000000)

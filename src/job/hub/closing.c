@@ -2,7 +2,6 @@
 #include "job/hub/impl.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The schedule, in quarters of AQ_EXIT_TIMEOUT since the end began. */

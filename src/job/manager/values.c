@@ -3,7 +3,6 @@
 #include "manager_impl.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char values_digits[] =
