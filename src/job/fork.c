@@ -99,10 +99,11 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
     if (status == AQ_AGAIN) return status;
     if (status == AQ_ELIMIT)
         return aqi_fail(AQ_ELIMIT, "job",
-                        "no file descriptor available to receive from aqrun: raise the limit "
-                        "(ulimit -n) or close files");
+                        "no file descriptor available to receive from %s: raise the limit "
+                        "(ulimit -n) or close files",
+                        fork_agent(fork));
     if (status == AQ_EPROTO)
-        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message");
+        return aqi_fail(AQ_EPROTO, "job", "%s sent a malformed control message", fork_agent(fork));
     if (status != AQ_OK) return fork_broken_socket(fork, status, "receive");
     status = aqi_control_decode(fork->buf, len, message);
     if (status == AQ_OK) {
@@ -115,7 +116,8 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
                         "aqrun uses version %u of the control protocol, but this program's library "
                         "uses version %u: start it with the aqrun of the same installation",
                         message->version, aqi_wire_version(AQI_WIRE_CONTROL));
-    return aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
+    return aqi_fail(AQ_EPROTO, "job", "%s sent a malformed control message of %zu bytes",
+                    fork_agent(fork), len);
 }
 
 static aq_status fork_receive(struct fork_boot *fork, struct aqi_control *message, int *passed)
@@ -205,8 +207,8 @@ static aq_status fork_join(struct fork_boot *fork)
     if (job.type == AQI_CONTROL_REFUSE) {
         status = aqi_fail(fork_status(&job), "job", "%s", aqi_control_text(&job, text));
     } else if (job.type != AQI_CONTROL_JOB || page < 0) {
-        status =
-            aqi_fail(AQ_EPROTO, "job", "aqrun answered HELLO with a message of type %u", job.type);
+        status = aqi_fail(AQ_EPROTO, "job", "%s answered HELLO with a message of type %u",
+                          fork_agent(fork), job.type);
     } else {
         struct aqi_boot_info *info = &fork->boot.info;
         info->rank = job.rank;
@@ -282,10 +284,11 @@ static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_
     bool agreed = message->type == AQI_CONTROL_AGREED;
     size_t set_bytes = agreed ? aqi_boot_set_bytes(fork->boot.info.size) : 0;
     if (agreed && message->len != set_bytes)
-        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a set of ranks of %zu bytes instead of %zu",
-                        message->len, set_bytes);
+        return aqi_fail(AQ_EPROTO, "job", "%s sent a set of ranks of %zu bytes instead of %zu",
+                        fork_agent(fork), message->len, set_bytes);
     struct fork_event *read = calloc(1, sizeof(*read) + set_bytes);
-    if (read == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for a message from aqrun");
+    if (read == NULL)
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for a message from %s", fork_agent(fork));
     if (agreed)
         memcpy(read->set, message->data, set_bytes);
     else
@@ -383,8 +386,9 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
     if (status == AQ_OK) status = fork_result(fork, result, passed);
     if (status == AQ_OK && (result->bytes != total || (*passed >= 0) != (call == AQI_CALL_TABLE) ||
                             (call == AQI_CALL_ALLGATHER && result->len != total)))
-        status = fork_fail_calls(
-            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not match the call"));
+        status = fork_fail_calls(fork, aqi_fail(AQ_EPROTO, "job",
+                                                "%s sent a result that does not match the call",
+                                                fork_agent(fork)));
     if (status != AQ_OK && *passed >= 0) close(*passed);
     return status;
 }
@@ -405,7 +409,7 @@ static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len,
         status =
             aqi_fail_errno(AQ_ESYS, errno, "job", "cannot map the %zu bytes of all ranks", total);
     } else if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < total) {
-        status = aqi_fail(AQ_EPROTO, "job", "aqrun sent a table that is too short");
+        status = aqi_fail(AQ_EPROTO, "job", "%s sent a table that is too short", fork_agent(fork));
         munmap(at, total);
     } else {
         *memory = at;
@@ -447,8 +451,9 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     int passed = -1;
     status = fork_result(fork, &result, &passed);
     if (status == AQ_OK && passed < 0)
-        status = fork_fail_calls(
-            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent no descriptor for \"%s\"", name));
+        status =
+            fork_fail_calls(fork, aqi_fail(AQ_EPROTO, "job", "%s sent no descriptor for \"%s\"",
+                                           fork_agent(fork), name));
     if (status == AQ_OK) *fd = passed;
     return status;
 }
