@@ -17,8 +17,8 @@ struct hub_agreement {
     uint64_t name[2];
     aq_status status;
     uint32_t missing; /* members in the job that have not called: of this host, or of all hosts */
-    uint8_t *members, *came;
-    uint8_t sets[]; /* the memory of `members` and `came` */
+    uint8_t *members, *callers;
+    uint8_t sets[]; /* the memory of `members` and `callers` */
 };
 
 typedef void agree_end_fn(struct aqi_hub *hub, struct hub_agreement *ended);
@@ -39,7 +39,7 @@ static struct hub_agreement *agree_begin(struct aqi_hub *hub, struct hub_agreeme
     if (begun == NULL) hub_no_memory(hub, "an agreement");
     memcpy(begun->name, name, sizeof(begun->name));
     begun->members = begun->sets;
-    begun->came = begun->sets + bytes;
+    begun->callers = begun->sets + bytes;
     memcpy(begun->members, members, bytes);
     begun->next = *list;
     *list = begun;
@@ -60,7 +60,7 @@ static void agree_without(struct aqi_hub *hub, struct hub_agreement *list, uint3
     struct hub_agreement *next;
     for (struct hub_agreement *each = list; each != NULL; each = next) {
         next = each->next;
-        bool missed = hub_set_has(each->members, rank) && !hub_set_has(each->came, rank);
+        bool missed = hub_set_has(each->members, rank) && !hub_set_has(each->callers, rank);
         if (missed && --each->missing == 0) end(hub, each);
     }
 }
@@ -76,49 +76,50 @@ void agree_close(struct hub_agreement *list)
 
 /* --- on the agents -------------------------------------------------------------------------- */
 
-static void agree_report(struct aqi_hub *hub, struct hub_agreement *ask)
+static void agree_report(struct aqi_hub *hub, struct hub_agreement *agreement)
 {
-    agree_remove(&hub->asks, ask);
+    agree_remove(&hub->agreements, agreement);
     const struct hub_note note = {.type = HUB_ASK,
-                                  .name = {ask->name[0], ask->name[1]},
-                                  .status = ask->status,
-                                  .data = ask->sets,
+                                  .name = {agreement->name[0], agreement->name[1]},
+                                  .status = agreement->status,
+                                  .data = agreement->sets,
                                   .len = 2 * aqi_boot_set_bytes(hub->params.ranks)};
     flow_fact(hub, &note);
-    free(ask);
+    free(agreement);
 }
 
 static struct hub_agreement *agree_begin_here(struct aqi_hub *hub,
                                               const struct aqi_control *message)
 {
-    struct hub_agreement *begun = agree_begin(hub, &hub->asks, message->name, message->data);
+    struct hub_agreement *begun = agree_begin(hub, &hub->agreements, message->name, message->data);
     for (uint32_t i = 0; i < hub->count; i++)
         begun->missing += hub_set_has(begun->members, hub->locals[i].rank) &&
                           hub->locals[i].state < AQI_RANK_LEFT;
     return begun;
 }
 
-aq_status asks_take(struct aqi_hub *hub, struct hub_local *local, const struct aqi_control *message)
+aq_status agree_local_call(struct aqi_hub *hub, struct hub_local *local,
+                           const struct aqi_control *message)
 {
     size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
-    struct hub_agreement *found = agree_find(hub->asks, message->name);
+    struct hub_agreement *found = agree_find(hub->agreements, message->name);
     if (message->len != bytes || !hub_set_has(message->data, local->rank) ||
         (found != NULL && (memcmp(found->members, message->data, bytes) != 0 ||
-                           hub_set_has(found->came, local->rank))))
+                           hub_set_has(found->callers, local->rank))))
         return AQ_EPROTO;
     if (found == NULL) found = agree_begin_here(hub, message);
-    hub_set_add(found->came, local->rank);
+    hub_set_add(found->callers, local->rank);
     if (message->status < found->status) found->status = (aq_status)message->status;
     if (--found->missing == 0) agree_report(hub, found);
     return AQ_OK;
 }
 
-void asks_gone(struct aqi_hub *hub, uint32_t rank)
+void agree_local_gone(struct aqi_hub *hub, uint32_t rank)
 {
-    agree_without(hub, hub->asks, rank, agree_report);
+    agree_without(hub, hub->agreements, rank, agree_report);
 }
 
-void asks_agreed(struct aqi_hub *hub, const struct hub_note *note)
+void agree_local_result(struct aqi_hub *hub, const struct hub_note *note)
 {
     const struct aqi_control message = {
         .type = AQI_CONTROL_AGREED, .status = note->status, .name = {note->name[0], note->name[1]}};
@@ -133,7 +134,8 @@ void asks_agreed(struct aqi_hub *hub, const struct hub_note *note)
 
 /* --- on the root ---------------------------------------------------------------------------- */
 
-/* Whether an agreement waits for this rank. agree_gone is called for ranks that end or leave. */
+/* Whether an agreement waits for this rank. agree_root_gone is called for ranks that end or leave.
+ */
 static bool agree_counts(const struct hub_rank *rank)
 {
     return rank->state < AQI_RANK_LEFT && (rank->running || rank->state != AQI_RANK_STARTED);
@@ -144,11 +146,11 @@ static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
 {
     agree_remove(&hub->root->agreements, ended);
     for (uint32_t i = 0; i < hub->params.ranks; i++)
-        if (hub->root->ranks[i].state != AQI_RANK_JOINED) hub_set_drop(ended->came, i);
+        if (hub->root->ranks[i].state != AQI_RANK_JOINED) hub_set_drop(ended->callers, i);
     const struct hub_note note = {.type = HUB_AGREED,
                                   .status = ended->status,
                                   .name = {ended->name[0], ended->name[1]},
-                                  .data = ended->came,
+                                  .data = ended->callers,
                                   .len = aqi_boot_set_bytes(hub->params.ranks)};
     flow_entry(hub, &note);
     free(ended);
@@ -163,11 +165,11 @@ static struct hub_agreement *agree_begin_all(struct aqi_hub *hub, const struct h
     return begun;
 }
 
-void agree_ask(struct aqi_hub *hub, const struct hub_note *note)
+void agree_root_call(struct aqi_hub *hub, const struct hub_note *note)
 {
     size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
     if (note->len != 2 * bytes) return;
-    const uint8_t *came = (const uint8_t *)note->data + bytes;
+    const uint8_t *callers = (const uint8_t *)note->data + bytes;
     struct hub_agreement *found = agree_find(hub->root->agreements, note->name);
     if (found == NULL) found = agree_begin_all(hub, note);
     if (memcmp(found->members, note->data, bytes) != 0) {
@@ -178,16 +180,16 @@ void agree_ask(struct aqi_hub *hub, const struct hub_note *note)
     }
     if (note->status < found->status) found->status = (aq_status)note->status;
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
-        if (came[i / 8] == 0 || !hub_set_has(came, i) || hub_agent_of(hub, i) != note->by ||
-            !hub_set_has(found->members, i) || hub_set_has(found->came, i))
+        if (callers[i / 8] == 0 || !hub_set_has(callers, i) || hub_agent_of(hub, i) != note->by ||
+            !hub_set_has(found->members, i) || hub_set_has(found->callers, i))
             continue;
-        hub_set_add(found->came, i);
+        hub_set_add(found->callers, i);
         found->missing -= agree_counts(&hub->root->ranks[i]);
     }
     if (found->missing == 0) agree_end(hub, found);
 }
 
-void agree_gone(struct aqi_hub *hub, uint32_t rank)
+void agree_root_gone(struct aqi_hub *hub, uint32_t rank)
 {
     agree_without(hub, hub->root->agreements, rank, agree_end);
 }

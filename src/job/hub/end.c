@@ -196,7 +196,7 @@ void end_judge(struct aqi_hub *hub, const struct hub_note *note)
         aqi_hub_tell(hub, "%s", text);
         root->absent++;
         collective_check(hub);
-        agree_gone(hub, note->rank);
+        agree_root_gone(hub, note->rank);
     }
 }
 

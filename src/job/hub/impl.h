@@ -26,7 +26,7 @@ struct hub_local {
     bool terminated;  /* SIGTERM or SIGKILL was sent, so its exit status is meaningless */
     bool unexplained; /* its end has been reported to the root, but not the cause */
     int pid;          /* the process that was started */
-    int joined_pid;   /* the process that said HELLO: the same, or a child of a shell */
+    int joined_pid;   /* the process that sent HELLO: the same, or a child of a shell */
     char program[16]; /* of joined_pid, if that is another process */
     uint64_t lost_ns; /* when joined_pid ended without BYE; 0: it has not */
     unsigned asleep;  /* consecutive checks after SIGKILL in uninterruptible sleep */
@@ -186,9 +186,9 @@ struct aqi_hub {
     uint32_t running;
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
-    uint32_t unsent_parts;      /* ranks whose complete part has not been sent yet */
-    uint64_t unsent_since_ns;   /* since when */
-    struct hub_agreement *asks; /* of the ranks of this host */
+    uint32_t unsent_parts;            /* ranks whose complete part has not been sent yet */
+    uint64_t unsent_since_ns;         /* since when */
+    struct hub_agreement *agreements; /* of the ranks of this host */
     struct hub_closing closing;
     char why_end[AQI_CONTROL_TEXT + 1];
     uint32_t unexplained; /* ranks reported by aqi_hub_lost */
@@ -236,10 +236,10 @@ void calls_result(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t calls_tick(struct aqi_hub *hub);
 
 /* agree.c */
-aq_status asks_take(struct aqi_hub *hub, struct hub_local *local,
-                    const struct aqi_control *message);
-void asks_gone(struct aqi_hub *hub, uint32_t rank);
-void asks_agreed(struct aqi_hub *hub, const struct hub_note *note);
+aq_status agree_local_call(struct aqi_hub *hub, struct hub_local *local,
+                           const struct aqi_control *message);
+void agree_local_gone(struct aqi_hub *hub, uint32_t rank);
+void agree_local_result(struct aqi_hub *hub, const struct hub_note *note);
 /* Also at the root. */
 void agree_close(struct hub_agreement *list);
 
@@ -273,9 +273,9 @@ void collective_check(struct aqi_hub *hub);
 uint64_t collective_tick(struct aqi_hub *hub);
 
 /* agree.c */
-void agree_ask(struct aqi_hub *hub, const struct hub_note *note);
+void agree_root_call(struct aqi_hub *hub, const struct hub_note *note);
 /* A rank has died or left: stop waiting for it. */
-void agree_gone(struct aqi_hub *hub, uint32_t rank);
+void agree_root_gone(struct aqi_hub *hub, uint32_t rank);
 
 /* end.c */
 void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...) AQI_PRINTF(4, 5);

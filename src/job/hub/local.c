@@ -34,7 +34,7 @@ void local_close(struct aqi_hub *hub)
     for (uint32_t i = 0; hub->locals != NULL && i < hub->count; i++)
         free(hub->locals[i].part.data);
     if (hub->why != NULL) aqi_parcel_release(hub->why);
-    agree_close(hub->asks);
+    agree_close(hub->agreements);
     free(hub->locals);
     free(hub->index);
 }
@@ -116,7 +116,7 @@ static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
     if (message->type == AQI_CONTROL_LEAVING) local->leaving = true;
     if (message->type == AQI_CONTROL_BYE) {
         local->state = AQI_RANK_LEFT;
-        asks_gone(hub, local->rank);
+        agree_local_gone(hub, local->rank);
     }
     flow_fact(hub, &note);
     return AQ_OK;
@@ -125,9 +125,9 @@ static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
 /* Messages allowed once a rank has joined; all other types are malformed. */
 static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
                                                          const struct aqi_control *) = {
-    [AQI_CONTROL_CALL] = calls_take,   [AQI_CONTROL_BYE] = local_says,
-    [AQI_CONTROL_READY] = local_says,  [AQI_CONTROL_LEAVING] = local_says,
-    [AQI_CONTROL_AGREE] = asks_take,   [AQI_CONTROL_EXIT] = local_says,
+    [AQI_CONTROL_CALL] = calls_take,        [AQI_CONTROL_BYE] = local_says,
+    [AQI_CONTROL_READY] = local_says,       [AQI_CONTROL_LEAVING] = local_says,
+    [AQI_CONTROL_AGREE] = agree_local_call, [AQI_CONTROL_EXIT] = local_says,
     [AQI_CONTROL_ENDING] = local_says,
 };
 
@@ -185,7 +185,7 @@ void aqi_hub_ended(struct aqi_hub *hub, uint32_t rank, int status)
     flow_fact(hub, &note);
     if (local->state < AQI_RANK_LEFT) {
         local->state = AQI_RANK_LOST;
-        asks_gone(hub, rank);
+        agree_local_gone(hub, rank);
     }
     closing_check(hub);
     hub_pump(hub);
@@ -268,7 +268,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
         local_event(hub, note);
         break;
     case HUB_AGREED:
-        asks_agreed(hub, note);
+        agree_local_result(hub, note);
         break;
     case HUB_END:
         closing_begin(hub, note);
@@ -322,7 +322,7 @@ static uint64_t local_tick_lost(struct aqi_hub *hub)
         local->unexplained = true;
         flow_fact(hub, &note);
         local->state = AQI_RANK_LOST;
-        asks_gone(hub, local->rank);
+        agree_local_gone(hub, local->rank);
     }
     return next;
 }

@@ -72,7 +72,7 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
     hub->root->ranks[rank].state = state;
     hub->root->absent++;
     collective_check(hub);
-    agree_gone(hub, rank);
+    agree_root_gone(hub, rank);
 }
 
 /* --- facts about agents --------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ static const struct {
     [HUB_JOINED] = {true, root_on_joined},
     [HUB_SAID] = {true, root_on_said},
     [HUB_PART] = {false, collective_part},
-    [HUB_ASK] = {false, agree_ask},
+    [HUB_ASK] = {false, agree_root_call},
     [HUB_ENDED] = {true, root_on_ended},
     [HUB_UNEXPLAINED] = {true, root_on_unexplained},
     [HUB_FAILED] = {false, root_on_failed},
