@@ -31,7 +31,7 @@ void closing_begin(struct aqi_hub *hub, const struct hub_note *note)
     hub_note_text(note, hub->why_end);
     const struct aqi_control message = {
         .type = AQI_CONTROL_EVENT, .event = AQI_BOOT_EXIT, .rank = note->rank, .code = note->code};
-    local_tell(hub, note->rank, &message, note->data, note->len);
+    local_broadcast(hub, note->rank, &message, note->data, note->len);
     /* A process that has not joined cannot be notified, so there is nothing to wait for. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (hub->locals[i].state == AQI_RANK_STARTED)

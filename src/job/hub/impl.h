@@ -187,7 +187,7 @@ struct aqi_hub {
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
     uint32_t unsent_parts;            /* ranks whose complete part has not been sent yet */
-    uint64_t unsent_since_ns;         /* since when */
+    uint64_t unsent_since_ns;         /* when the first of them was complete; 0: none */
     struct hub_agreement *agreements; /* of the ranks of this host */
     struct hub_closing closing;
     char why_end[AQI_CONTROL_TEXT + 1];
@@ -226,8 +226,9 @@ void local_close(struct aqi_hub *hub);
 /* Apply an entry of the log. */
 void local_apply(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t local_tick(struct aqi_hub *hub);
-void local_tell(struct aqi_hub *hub, uint32_t but, const struct aqi_control *message,
-                const void *text, size_t len);
+/* Send a message to all ranks of this host that have joined, except one. */
+void local_broadcast(struct aqi_hub *hub, uint32_t except, const struct aqi_control *message,
+                     const void *text, size_t len);
 
 /* calls.c */
 aq_status calls_take(struct aqi_hub *hub, struct hub_local *local,
@@ -259,7 +260,7 @@ uint64_t root_tick(struct aqi_hub *hub);
 void root_ack_later(struct aqi_hub *hub);
 /* The rank's process has ended. */
 void root_stopped(struct aqi_hub *hub, struct hub_rank *rank);
-/* A rank takes part no longer: it left, or it died and the job continues. */
+/* A rank no longer takes part: it left, or it died and the job continues. */
 void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state);
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
                 const char *why);

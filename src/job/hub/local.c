@@ -103,8 +103,8 @@ void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *nam
     hub_pump(hub);
 }
 
-static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
-                            const struct aqi_control *message)
+static aq_status local_report(struct aqi_hub *hub, struct hub_local *local,
+                              const struct aqi_control *message)
 {
     const struct hub_note note = {.type = HUB_SAID,
                                   .rank = local->rank,
@@ -123,20 +123,20 @@ static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
 }
 
 /* Messages allowed once a rank has joined; all other types are malformed. */
-static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
-                                                         const struct aqi_control *) = {
-    [AQI_CONTROL_CALL] = calls_take,        [AQI_CONTROL_BYE] = local_says,
-    [AQI_CONTROL_READY] = local_says,       [AQI_CONTROL_LEAVING] = local_says,
-    [AQI_CONTROL_AGREE] = agree_local_call, [AQI_CONTROL_EXIT] = local_says,
-    [AQI_CONTROL_ENDING] = local_says,
+static aq_status (*const local_handlers[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
+                                                            const struct aqi_control *) = {
+    [AQI_CONTROL_CALL] = calls_take,        [AQI_CONTROL_BYE] = local_report,
+    [AQI_CONTROL_READY] = local_report,     [AQI_CONTROL_LEAVING] = local_report,
+    [AQI_CONTROL_AGREE] = agree_local_call, [AQI_CONTROL_EXIT] = local_report,
+    [AQI_CONTROL_ENDING] = local_report,
 };
 
 aq_status aqi_hub_from_rank(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message)
 {
     struct hub_local *local = hub_local(hub, rank);
-    if (local_takes[message->type] == NULL) return AQ_EPROTO;
+    if (local_handlers[message->type] == NULL) return AQ_EPROTO;
     if (local->state != AQI_RANK_JOINED) return AQ_OK; /* a rank that has left sends nothing more */
-    aq_status status = local_takes[message->type](hub, local, message);
+    aq_status status = local_handlers[message->type](hub, local, message);
     hub_pump(hub);
     return status;
 }
@@ -230,13 +230,13 @@ void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...)
 
 /* --- messages to the ranks ------------------------------------------------------------------ */
 
-void local_tell(struct aqi_hub *hub, uint32_t but, const struct aqi_control *message,
-                const void *text, size_t len)
+void local_broadcast(struct aqi_hub *hub, uint32_t except, const struct aqi_control *message,
+                     const void *text, size_t len)
 {
     struct aqi_parcel *parcel = aqi_parcel_new(text, aqi_min(len, AQI_CONTROL_TEXT));
     if (parcel == NULL) hub_no_memory(hub, "messages to ranks");
     for (uint32_t i = 0; i < hub->count; i++)
-        if (hub->locals[i].rank != but && hub->locals[i].state == AQI_RANK_JOINED)
+        if (hub->locals[i].rank != except && hub->locals[i].state == AQI_RANK_JOINED)
             hub->params.hooks.to_rank(hub->params.arg, hub->locals[i].rank, message, parcel);
     aqi_parcel_release(parcel);
 }
@@ -245,8 +245,8 @@ static void local_event(struct aqi_hub *hub, const struct hub_note *note)
 {
     const struct aqi_control message = {
         .type = AQI_CONTROL_EVENT, .event = note->event, .rank = note->rank, .code = note->code};
-    uint32_t but = note->event == AQI_BOOT_PEER_LOST ? note->rank : AQI_NO_RANK;
-    local_tell(hub, but, &message, note->data, note->len);
+    uint32_t except = note->event == AQI_BOOT_PEER_LOST ? note->rank : AQI_NO_RANK;
+    local_broadcast(hub, except, &message, note->data, note->len);
 }
 
 static void local_pass(struct aqi_hub *hub, const struct hub_note *note)

@@ -282,7 +282,7 @@ static void root_on_unexplained(struct aqi_hub *hub, const struct hub_note *note
 static const struct {
     bool of_rank; /* whether `rank` must be one of the agent's */
     void (*take)(struct aqi_hub *hub, const struct hub_note *note);
-} root_takes[HUB_NOTES] = {
+} root_handlers[HUB_NOTES] = {
     [HUB_HERE] = {false, root_on_here},
     [HUB_HOST_LOST] = {false, root_on_host_lost},
     [HUB_STARTED] = {true, root_on_started},
@@ -301,11 +301,11 @@ static const struct {
 
 void root_fact(struct aqi_hub *hub, const struct hub_note *note)
 {
-    if (root_takes[note->type].take == NULL) return;
-    if (root_takes[note->type].of_rank &&
+    if (root_handlers[note->type].take == NULL) return;
+    if (root_handlers[note->type].of_rank &&
         (note->rank >= hub->params.ranks || hub_agent_of(hub, note->rank) != note->by))
         return;
-    root_takes[note->type].take(hub, note);
+    root_handlers[note->type].take(hub, note);
 }
 
 /* --- time ----------------------------------------------------------------------------------- */
