@@ -194,41 +194,28 @@ static void closing_expect(uint32_t first, uint32_t end, int code)
 
 /* --- what ends a job -------------------------------------------------------------------------- */
 
-static void cause_exit(void)
-{
-    closing_say(LAST, 7, "");
-    one.pending[LAST] = 7 << 8;
-}
-
-static void cause_return(void)
-{
-    closing_say(LAST, 5, "exit(5) or a return from main before aq_finalize ends the job");
-    one.pending[LAST] = 5 << 8;
-}
-
-static void cause_death(void)
-{
-    one.pending[LAST] = SIGKILL;
-}
-
-static void cause_quick_exit(void)
-{
-    one.pending[LAST] = 4 << 8;
-}
-
-static void cause_signal(void)
-{
-    aqi_hub_signal(one.hub, SIGINT);
-}
-
+enum cause { EXIT, RETURN, DEATH, QUICK_EXIT, SIGNAL, CAUSES };
 static const struct {
-    void (*begin)(void);
+    const char *why; /* reported by the last rank; NULL: nothing is */
+    int status;      /* how it ends; SIGNAL: the launcher gets SIGINT instead */
     int code;
     uint32_t notified; /* ranks: without the one that caused it, or has died */
-} causes[] = {
-    {cause_exit, 7, LAST},       {cause_return, 5, LAST},    {cause_death, 137, LAST},
-    {cause_quick_exit, 4, LAST}, {cause_signal, 130, RANKS},
+} causes[CAUSES] = {
+    [EXIT] = {"", 7 << 8, 7, LAST},
+    [RETURN] = {"exit(5) or a return from main before aq_finalize ends the job", 5 << 8, 5, LAST},
+    [DEATH] = {NULL, SIGKILL, 137, LAST},
+    [QUICK_EXIT] = {NULL, 4 << 8, 4, LAST},
+    [SIGNAL] = {NULL, 0, 130, RANKS},
 };
+
+static void closing_cause(enum cause cause)
+{
+    if (causes[cause].why != NULL) closing_say(LAST, causes[cause].code, causes[cause].why);
+    if (cause == SIGNAL)
+        aqi_hub_signal(one.hub, SIGINT);
+    else
+        one.pending[LAST] = causes[cause].status;
+}
 
 /*
  * Whatever ended the job, a rank that exits when asked gets no signal, and the job ends with its
@@ -238,7 +225,7 @@ static void signals_follow_the_schedule(void **state)
 {
     static const uint64_t ends[] = {
         [OBEYS] = 0, [NEEDS_TERM] = QUARTER, [NEEDS_KILL] = 3 * QUARTER};
-    for (size_t cause = 0; cause < AQI_COUNT_OF(causes); cause++)
+    for (enum cause cause = 0; cause < CAUSES; cause++)
         for (unsigned draw = 0; draw < 27; draw++) {
             const enum behavior behaviors[] = {(enum behavior)(draw % 3),
                                                (enum behavior)(draw / 3 % 3),
@@ -247,7 +234,7 @@ static void signals_follow_the_schedule(void **state)
             for (uint32_t i = 0; i < LAST; i++)
                 end = aqi_max(end, ends[behaviors[i]]);
             closing_open(behaviors, RANKS);
-            causes[cause].begin();
+            closing_cause(cause);
             closing_pass(FOREVER);
             closing_expect(0, causes[cause].notified, causes[cause].code);
             assert_int_equal(one.over_at, BEGUN + end);
@@ -302,7 +289,7 @@ static void time_while_stopped_does_not_count(void **state)
     for (uint64_t before = LATER_NS; before < EXIT_NS / 2; before += EXIT_NS / 2 - 2 * LATER_NS) {
         const uint64_t stop = 10 * EXIT_NS, late = before < QUARTER ? stop : 0;
         closing_open(behaviors, RANKS);
-        cause_exit();
+        closing_cause(EXIT);
         closing_pass(before);
         one.now += stop;
         aqi_hub_now(one.hub, one.now);
@@ -321,7 +308,7 @@ static void a_second_signal_kills_at_once(void **state)
 {
     static const enum behavior behaviors[] = {OBEYS, NEEDS_TERM, NEEDS_KILL, NEEDS_KILL};
     closing_open(behaviors, RANKS);
-    cause_signal();
+    closing_cause(SIGNAL);
     closing_pass(LATER_NS);
     aqi_hub_signal(one.hub, SIGINT);
     closing_pass(FOREVER);
@@ -342,7 +329,7 @@ static void the_end_is_bounded(void **state)
 {
     static const enum behavior asleep[] = {OBEYS, ASLEEP, NEEDS_TERM, OBEYS};
     closing_open(asleep, RANKS);
-    cause_exit();
+    closing_cause(EXIT);
     closing_pass(FOREVER);
     assert_int_equal(one.over_at, BEGUN + 5 * QUARTER);
     assert_int_equal(one.abandoned, 1);
@@ -351,7 +338,7 @@ static void the_end_is_bounded(void **state)
 
     static const enum behavior busy[] = {OBEYS, SLOW, NEEDS_TERM, OBEYS};
     closing_open(busy, RANKS);
-    cause_exit();
+    closing_cause(EXIT);
     closing_pass(FOREVER);
     assert_int_equal(one.over_at, BEGUN + (4 + 60) * QUARTER);
     assert_int_equal(one.abandoned, 1);
