@@ -47,10 +47,10 @@ static struct {
     uint64_t sample_ns, show_ns;
     struct aqi_source listener;
     struct top_watcher *watchers;
-    uint64_t requested_ns; /* requested by the clients; sent by the next tick */
-    uint64_t sent_ns;
+    uint64_t requested_ns; /* interval requested by the clients; the next tick announces it */
+    uint64_t announced_ns; /* to all agents */
     uint32_t watching;
-    uint32_t turn, sent_turn; /* numbers of queries about peers */
+    uint32_t turn, announced_turn; /* numbers of queries about peers */
 } top = {.listener.fd = -1};
 
 /* --- the ranks of this host ----------------------------------------------------------------- */
@@ -285,12 +285,12 @@ static void top_listen(void)
 
 uint64_t aqi_top_tick(uint64_t now)
 {
-    if (top.requested_ns != top.sent_ns) {
-        top.sent_ns = top.requested_ns;
+    if (top.requested_ns != top.announced_ns) {
+        top.announced_ns = top.requested_ns;
         aqi_hub_watch(top.params.hub, top.requested_ns);
     }
-    if (top.turn != top.sent_turn) {
-        top.sent_turn = top.turn;
+    if (top.turn != top.announced_turn) {
+        top.announced_turn = top.turn;
         aqi_hub_ask_peers(top.params.hub, top.turn);
     }
     return top_tick_ranks(now);
