@@ -36,7 +36,7 @@ struct desk_outgoing {
 
 struct desk_seat {
     struct aqi_source place;   /* our end of AQ_BOOT_FD, which receives HELLO */
-    struct aqi_source control; /* the socket that came with HELLO */
+    struct aqi_source control; /* the socket passed with HELLO */
     struct aqi_source life; /* pidfd of the process that sent HELLO, unless it is the forked one */
     struct desk_outgoing *first, **last;
     pid_t pid; /* the process that was forked */

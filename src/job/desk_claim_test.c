@@ -52,7 +52,7 @@ static void places_are_claimed(void **state)
     expect_refusal(claim(UINT32_MAX, secret[0], -1), AQ_EMISMATCH, "does not belong");
     assert_int_equal(aqi_desk_claimed(), 0);
     own = own_socket(&theirs);
-    int fd = claim(FIRST, secret[0], theirs); /* its descriptor is of no use */
+    int fd = claim(FIRST, secret[0], theirs); /* the descriptor is closed */
     close(theirs);
     assert_true(is_closed(own));
     expect_job(fd, FIRST, &page);
@@ -72,7 +72,7 @@ static void places_are_claimed(void **state)
     close_world();
 }
 
-/* Whatever such a claim contains. */
+/* Regardless of their length and contents. */
 static void claims_of_other_versions_are_rejected(void **state)
 {
     uint8_t bytes[AQI_CONTROL_MAX] = {(uint8_t)(aqi_wire_version(AQI_WIRE_CONTROL) + 1)};
@@ -91,7 +91,7 @@ static void claims_of_other_versions_are_rejected(void **state)
     close_world();
 }
 
-/* A call that comes while there are no descriptors is taken later, without spinning until then. */
+/* If no descriptor is free, the listener does not spin, and accepts the call later. */
 static void without_descriptors_calls_wait(void **state)
 {
     struct rlimit all, none;

@@ -143,7 +143,7 @@ static void another_version(void **state)
     close(theirs);
     turns();
     expect_refusal(own, AQ_EPROTO, "of the control protocol, but this aqrun uses version ");
-    /* Without a socket there is no way to answer. */
+    /* Without a socket, no answer can be sent. */
     assert_int_equal(send(world.place[FIRST], head, sizeof(head), 0), sizeof(head));
     turns();
     assert_int_equal(world.said, 1);

@@ -23,7 +23,7 @@ enum { RANK = 1, SIZE = 2 };
 /* The launcher's side. Its thread only sends what the rank waits for. */
 struct launcher {
     int place;   /* our end of the rank's place */
-    int control; /* the socket that came with HELLO */
+    int control; /* the socket passed with HELLO */
     _Atomic uint32_t *page;
     int page_fd;
     pthread_t thread;

@@ -1,4 +1,4 @@
-/* Tests lines.c: input in pieces comes out as whole lines, with aligned times. */
+/* Tests lines.c: input in pieces becomes whole lines, with aligned times. */
 #include "job/lines.h"
 
 #include <setjmp.h>

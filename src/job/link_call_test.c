@@ -17,8 +17,8 @@
 enum { PLANS = AQI_LINK_CANDIDATES };
 /*
  * The connection to port N of this host, counted from 1: fails at once; is accepted and closed; is
- * accepted, but nothing is sent; meets itself; is made to host 0, at once or later. Without a plan,
- * it is never answered.
+ * accepted, but nothing is sent; connects to itself; is made to host 0, at once or later. Without a
+ * plan, it is never answered.
  */
 enum plan { SILENT, FAILS, CLOSED, MUTE, ITSELF, AT_ONCE, LATER };
 static struct {

@@ -64,7 +64,7 @@ static void talk_nonsense(void)
 
 /* --- callers --------------------------------------------------------------------------------- */
 
-/* Strangers that come too soon after a report are counted in the next one. */
+/* Strangers that call too soon after a report are counted in the next one. */
 static void test_strangers_are_counted(void **state)
 {
     world_open(0, 10 * SECONDS, 0);

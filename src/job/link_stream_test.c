@@ -134,7 +134,7 @@ static void test_no_keep_alive_behind_data(void **state)
     assert_true(next > now + 10 * SECONDS);
 }
 
-/* Silence ends a link exactly when its time has expired; what has arrived meanwhile counts. */
+/* Silence ends a link exactly when its time has expired; data that has arrived meanwhile counts. */
 static void test_silence(void **state)
 {
     const uint64_t silence = 80 * SECONDS;
@@ -321,7 +321,7 @@ static void test_stranger_sees_the_end(void **state)
 
 /* --- errors of the kernel -------------------------------------------------------------------- */
 
-/* Receiving: which errors are ignored, and which end the link, for what reason. */
+/* Some errors of recv are ignored, others end the link with their reason. */
 static void test_receive_errors(void **state)
 {
     static const struct {
@@ -354,7 +354,7 @@ static void test_receive_errors(void **state)
         }
 }
 
-/* Likewise for sending, where the unsent bytes are reported. */
+/* Likewise for errors of sendmsg, which also report the unsent bytes. */
 static void test_send_errors(void **state)
 {
     static const struct {

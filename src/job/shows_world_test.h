@@ -1,6 +1,6 @@
 /*
- * For the tests of data shown by ranks: the hub of a job on one host, with those hooks of its
- * agent.
+ * For the tests of data shown by ranks: the hub of a job on one host, with the hooks of its agent
+ * that concern such data.
  */
 #ifndef JOB_SHOWS_WORLD_TEST_H
 #define JOB_SHOWS_WORLD_TEST_H

@@ -1,6 +1,6 @@
 /*
  * Tests calls.c: which pieces of collective calls a rank may send, since they size memory and place
- * data, and what valid ones result in. One hub, whose first rank is tested.
+ * data, and the results of valid ones. One hub, whose first rank is tested.
  */
 #include "job/hooks_test.h"
 #include "job/hub/impl.h"

@@ -94,7 +94,7 @@ static bool closing_reap_one(void)
     return false;
 }
 
-/* Processes end, and are reaped, in no time. */
+/* Processes end, and are reaped, immediately. */
 static void closing_reap(void)
 {
     while (closing_reap_one())
@@ -192,7 +192,7 @@ static void closing_expect(uint32_t first, uint32_t end, int code)
     assert_int_equal(one.code, code);
 }
 
-/* --- what ends a job -------------------------------------------------------------------------- */
+/* --- causes of the end ----------------------------------------------------------------------- */
 
 enum cause { EXIT, RETURN, DEATH, QUICK_EXIT, SIGNAL, CAUSES };
 static const struct {

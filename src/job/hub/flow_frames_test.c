@@ -1,4 +1,4 @@
-/* Frames that no agent sends, the limit on unacknowledged data, and what is reported at the end. */
+/* Frames that no agent sends, the limit on unacknowledged data, and reports at the end. */
 #include "job/hub/flow_world_test.h"
 
 static size_t packed(const struct hub_note *what, uint8_t bytes[256])
@@ -50,7 +50,8 @@ static void malformed_frames_change_nothing(void **state)
         {1, 4, HUB_FRAME_ATTACH, 4, 0, &epoch, sizeof(epoch) - 1},
         {1, 4, HUB_FRAME_ATTACH, 4, 0, says, sizeof(epoch) + 1},
         {0, 3, HUB_FRAME_ATTACH, 3, 1, &epoch, sizeof(epoch)}, /* more than there were */
-        /* facts come from attached children, are of agents below us, and must be facts */
+        /* facts arrive from attached children and are of agents below this one; other notes are
+           rejected */
         {1, 4, HUB_FRAME_FACT, 4, 1, says, says_len},
         {1, 7, HUB_FRAME_FACT, 7, 1, says, says_len},
         {1, 3, HUB_FRAME_FACT, 5, 1, says, says_len},
@@ -58,7 +59,7 @@ static void malformed_frames_change_nothing(void **state)
         {1, 3, HUB_FRAME_FACT, 31, 1, says, says_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, pass_on, pass_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, says, 0},
-        /* likewise acknowledgments of entries, which must exist */
+        /* acknowledgments arrive from attached children, for entries that exist */
         {1, 4, HUB_FRAME_APPLIED, 4, 0, NULL, 0},
         {1, 7, HUB_FRAME_APPLIED, 7, 0, NULL, 0},
         {0, 1, HUB_FRAME_APPLIED, 1, 1, NULL, 0},
