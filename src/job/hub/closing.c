@@ -11,7 +11,7 @@ static const unsigned closing_quarters[CLOSING_STEPS] = {
 
 /* Maximum number of checks, a quarter of AQ_EXIT_TIMEOUT apart, before killed processes that have
  * not ended are abandoned: in general, and in an uninterruptible sleep. */
-enum { CLOSING_LOOKS = 60, CLOSING_LOOKS_ASLEEP = 2 };
+enum { CLOSING_CHECKS = 60, CLOSING_CHECKS_ASLEEP = 2 };
 
 static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number)
 {
@@ -77,19 +77,19 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
  * Whether to keep waiting for killed processes: no process survives SIGKILL, but freeing gigabytes
  * of memory may take long on a busy machine.
  */
-static bool closing_some_go(struct aqi_hub *hub)
+static bool closing_some_end(struct aqi_hub *hub)
 {
     char name[AQI_RANK_NAME_BYTES];
     bool some = false;
-    if (hub->closing.looks >= CLOSING_LOOKS) return false;
+    if (hub->closing.checks >= CLOSING_CHECKS) return false;
     for (uint32_t i = 0; i < hub->count; i++) {
         struct hub_local *local = &hub->locals[i];
         if (!local->running) continue;
         bool asleep = hub->params.hooks.asleep != NULL &&
                       hub->params.hooks.asleep(hub->params.arg, local->rank);
         local->asleep = asleep ? local->asleep + 1 : 0;
-        some = some || local->asleep < CLOSING_LOOKS_ASLEEP;
-        if (hub->closing.looks == 0)
+        some = some || local->asleep < CLOSING_CHECKS_ASLEEP;
+        if (hub->closing.checks == 0)
             aqi_hub_tell(hub, "%s was killed but has not ended yet",
                          aqi_hub_name(hub, local->rank, name));
     }
@@ -100,11 +100,11 @@ uint64_t closing_tick(struct aqi_hub *hub)
 {
     struct hub_closing *closing = &hub->closing;
     while (closing->ending && !closing->closed && closing->step < CLOSING_STEPS) {
-        unsigned quarters = closing_quarters[closing->step] + closing->looks;
+        unsigned quarters = closing_quarters[closing->step] + closing->checks;
         uint64_t at = closing->since_ns + hub->params.exit_timeout_ns / 4 * quarters;
         if (hub->now < at) return at;
-        if (closing->step == CLOSING_ABANDON && closing_some_go(hub))
-            closing->looks++;
+        if (closing->step == CLOSING_ABANDON && closing_some_end(hub))
+            closing->checks++;
         else
             closing_take_step(hub, closing->step++);
     }

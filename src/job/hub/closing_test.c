@@ -137,11 +137,6 @@ static void closing_open(const enum behavior *behaviors, uint32_t absent)
     assert_int_equal(one.count, 0);
 }
 
-static void closing_close(void)
-{
-    aqi_hub_close(one.hub);
-}
-
 static void closing_say(uint32_t rank, int code, const char *why)
 {
     const struct aqi_control message = {
@@ -239,7 +234,7 @@ static void signals_follow_the_schedule(void **state)
             closing_expect(0, causes[cause].notified, causes[cause].code);
             assert_int_equal(one.over_at, BEGUN + end);
             assert_int_equal(one.abandoned, 0);
-            closing_close();
+            aqi_hub_close(one.hub);
         }
 }
 
@@ -255,7 +250,7 @@ static void the_rank_that_ended_the_job_has_the_same_time(void **state)
     closing_expect_signal(LAST, SIGKILL, BEGUN + 3 * QUARTER, true);
     assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
     assert_int_equal(one.code, 7);
-    closing_close();
+    aqi_hub_close(one.hub);
 }
 
 /* It cannot be notified, so there is nothing to wait for. */
@@ -270,7 +265,7 @@ static void a_rank_that_has_not_joined_gets_sigterm_at_once(void **state)
     assert_int_equal(closing_times(0, NOTIFIED, BEGUN), 0);
     closing_expect_signal(0, SIGTERM, BEGUN, true);
     assert_int_equal(one.over_at, BEGUN);
-    closing_close();
+    aqi_hub_close(one.hub);
 
     closing_open(deaf, 0);
     closing_say(LAST, 7, "");
@@ -279,7 +274,7 @@ static void a_rank_that_has_not_joined_gets_sigterm_at_once(void **state)
     assert_int_equal(closing_times(0, SIGTERM, BEGUN), 2);
     closing_expect_signal(0, SIGKILL, BEGUN + 3 * QUARTER, true);
     assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
-    closing_close();
+    aqi_hub_close(one.hub);
 }
 
 /* Time during which the job is stopped, before or after SIGTERM, postpones all that follows. */
@@ -299,7 +294,7 @@ static void time_while_stopped_does_not_count(void **state)
         closing_expect_signal(1, SIGTERM, BEGUN + late + QUARTER, true);
         closing_expect_signal(1, SIGKILL, BEGUN + stop + 3 * QUARTER, true);
         assert_int_equal(one.over_at, BEGUN + stop + 3 * QUARTER);
-        closing_close();
+        aqi_hub_close(one.hub);
     }
 }
 
@@ -318,7 +313,7 @@ static void a_second_signal_kills_at_once(void **state)
     }
     assert_int_equal(one.over_at, BEGUN + LATER_NS);
     assert_int_equal(one.code, 130);
-    closing_close();
+    aqi_hub_close(one.hub);
 }
 
 /*
@@ -334,7 +329,7 @@ static void the_end_is_bounded(void **state)
     assert_int_equal(one.over_at, BEGUN + 5 * QUARTER);
     assert_int_equal(one.abandoned, 1);
     assert_int_equal(one.code, 7);
-    closing_close();
+    aqi_hub_close(one.hub);
 
     static const enum behavior busy[] = {OBEYS, SLOW, NEEDS_TERM, OBEYS};
     closing_open(busy, RANKS);
@@ -342,7 +337,7 @@ static void the_end_is_bounded(void **state)
     closing_pass(FOREVER);
     assert_int_equal(one.over_at, BEGUN + (4 + 60) * QUARTER);
     assert_int_equal(one.abandoned, 1);
-    closing_close();
+    aqi_hub_close(one.hub);
 }
 
 /*
@@ -365,7 +360,7 @@ static void the_first_code_is_kept(void **state)
         closing_pass(FOREVER);
         assert_true(one.over);
         assert_int_equal(one.code, rows[i].code);
-        closing_close();
+        aqi_hub_close(one.hub);
     }
 }
 

@@ -39,7 +39,7 @@ struct hub_closing {
     bool abandoned;    /* do not wait for processes any longer */
     uint64_t since_ns; /* when the end began */
     size_t step;       /* the next step of the escalation */
-    unsigned looks;    /* checks so far of killed processes that have not ended */
+    unsigned checks;   /* checks so far of killed processes that have not ended */
 };
 
 /* --- the tree: flow.c ----------------------------------------------------------------------- */
