@@ -63,7 +63,7 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
         if (!local->running) continue;
         aqi_hub_name(hub, local->rank, name);
         if (step == CLOSING_ABANDON) {
-            aqi_hub_say(hub, "%s does not die: leaving it behind", name);
+            aqi_hub_say(hub, "%s does not end after SIGKILL: leaving it behind", name);
             hub->closing.abandoned = true;
         } else {
             aqi_hub_tell(hub, "%s gets SIG%s", name, step == CLOSING_TERM ? "TERM" : "KILL");

@@ -69,7 +69,7 @@ static bool on_asleep(void *arg, uint32_t rank)
 
 static void on_say(void *arg, bool always, const char *text)
 {
-    if (!always || strstr(text, "does not die: leaving it behind") == NULL) return;
+    if (!always || strstr(text, "does not end after SIGKILL: leaving it behind") == NULL) return;
     one.abandoned++;
 }
 

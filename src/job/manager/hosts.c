@@ -125,8 +125,8 @@ static aq_status hosts_exchange(struct aqi_manager *manager, uint64_t *node_of)
         status = manager->kind->get(manager, rank, key, &node_of[rank], sizeof(*node_of), &len);
         if (status == AQ_OK && len != sizeof(*node_of))
             status = aqi_fail(AQ_EPROTO, "job",
-                              "rank %u passed to %s a host name of %zu bytes instead of %zu: all "
-                              "ranks must have the same version of the library",
+                              "rank %u passed to %s a host ID of %zu bytes instead of %zu: all "
+                              "ranks must use the same version of the library",
                               rank, manager->kind->name, len, sizeof(*node_of));
     }
     return status;

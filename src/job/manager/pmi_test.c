@@ -202,7 +202,7 @@ static const struct bad {
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT "cmd=barrier_out rc=-1\n", false, AQ_EPEER,
      "aborted"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT OUT "cmd=get_result rc=0 value=3.AAAA\n", false,
-     AQ_EPROTO, "a host name of 3 bytes"},
+     AQ_EPROTO, "a host ID of 3 bytes"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT OUT "cmd=get_result rc=0 value=junk\n", false,
      AQ_EPROTO, "an invalid value of rank"},
     {&aqi_manager_pmi2, "", true, AQ_EPEER, "(init)"},

@@ -128,7 +128,7 @@ aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t 
 static aq_status values_invalid(const struct aqi_manager *manager, uint32_t rank, const char *key)
 {
     return aqi_fail(AQ_EPROTO, "job",
-                    "%s returned an invalid value of rank %u for '%s': all ranks must have the "
+                    "%s returned an invalid value of rank %u for '%s': all ranks must use the "
                     "same version of the library",
                     manager->kind->name, rank, key);
 }
