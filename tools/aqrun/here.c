@@ -2,49 +2,29 @@
 #include "base/inet.h"
 #include "hosts.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-static bool here_has_address(const struct sockaddr *address)
+static bool here_has_address(const union aqi_sockaddr *address)
 {
     struct ifaddrs *all;
-    bool found = false;
-    if (getifaddrs(&all) != 0) return false;
+    bool found = address->any.sa_family == AF_INET &&
+                 ntohl(address->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (found || getifaddrs(&all) != 0) return found;
     for (const struct ifaddrs *i = all; i != NULL && !found; i = i->ifa_next)
-        found = aqi_sockaddr_same_ip(i->ifa_addr, address);
+        found = aqi_sockaddr_same_ip(i->ifa_addr, &address->any);
     freeifaddrs(all);
     return found;
-}
-
-/* Parse an address, ignoring its zone (fe80::1%eth0), which is only meaningful here. */
-static bool here_is_address(const char *name, bool *here)
-{
-    union aqi_sockaddr at;
-    char address[INET6_ADDRSTRLEN];
-    size_t len = strcspn(name, "%");
-    if (len >= sizeof(address)) return false;
-    memcpy(address, name, len);
-    address[len] = '\0';
-    if (inet_pton(AF_INET, address, &at.v4.sin_addr) == 1)
-        at.any.sa_family = AF_INET;
-    else if (inet_pton(AF_INET6, address, &at.v6.sin6_addr) == 1)
-        at.any.sa_family = AF_INET6;
-    else
-        return false;
-    bool loopback = at.any.sa_family == AF_INET && ntohl(at.v4.sin_addr.s_addr) >> 24 == 127;
-    *here = loopback || here_has_address(&at.any);
-    return true;
 }
 
 bool hosts_is_here(const char *name)
 {
     char own[HOSTS_NAME + 1] = "";
-    bool here;
+    union aqi_sockaddr address;
     if (strcasecmp(name, "localhost") == 0) return true;
-    if (here_is_address(name, &here)) return here;
+    if (aqi_sockaddr_read_ip(name, &address)) return here_has_address(&address);
     if (gethostname(own, sizeof(own) - 1) != 0) return false;
     if (strcasecmp(name, own) == 0) return true;
     /* They may still match if only one of the names has a domain. */
