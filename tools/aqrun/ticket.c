@@ -24,17 +24,17 @@ enum ticket_type {
 struct ticket_field {
     const char *name;
     enum ticket_type type;
-    size_t offset, count; /* offset in the struct, and offset of the number of items */
+    size_t offset; /* in struct ticket */
 };
+
+/* The sizes of types with a fixed one. */
+static const size_t ticket_sizes[] = {[TICKET_U32] = sizeof(uint32_t),
+                                      [TICKET_U64] = sizeof(uint64_t),
+                                      [TICKET_KEY] = AQI_JOB_KEY_BYTES};
 
 #define TICKET_FIELD(kind, field)                                                                  \
     {                                                                                              \
         .name = #field, .type = TICKET_##kind, .offset = offsetof(struct ticket, field)            \
-    }
-#define TICKET_LIST(kind, field, number)                                                           \
-    {                                                                                              \
-        .name = #field, .type = TICKET_##kind, .offset = offsetof(struct ticket, field),           \
-        .count = offsetof(struct ticket, number)                                                   \
     }
 
 static const struct ticket_field ticket_fields[] = {
@@ -46,12 +46,12 @@ static const struct ticket_field ticket_fields[] = {
     TICKET_FIELD(U32, fanout),
     TICKET_FIELD(TEXTS, addresses),
     TICKET_FIELD(TEXT, ports),
-    TICKET_LIST(HOSTS, tree, tree_count),
+    TICKET_FIELD(HOSTS, tree),
     TICKET_FIELD(TEXT, folder),
     TICKET_FIELD(TEXTS, argv),
     TICKET_FIELD(TEXTS, environment),
     TICKET_FIELD(U32, umask),
-    TICKET_LIST(LIMITS, limits, limit_count),
+    TICKET_FIELD(LIMITS, limits),
     TICKET_FIELD(U32, flags),
     TICKET_FIELD(TEXT, ssh_command),
     TICKET_FIELD(TEXT, ssh_options),
@@ -99,13 +99,9 @@ static void ticket_put_value(struct ticket_out *out, const struct ticket *ticket
     const void *at = (const char *)ticket + field->offset;
     switch (field->type) {
     case TICKET_U32:
-        ticket_put(out, at, sizeof(uint32_t));
-        break;
     case TICKET_U64:
-        ticket_put(out, at, sizeof(uint64_t));
-        break;
     case TICKET_KEY:
-        ticket_put(out, at, sizeof(ticket->key));
+        ticket_put(out, at, ticket_sizes[field->type]);
         break;
     case TICKET_TEXT:
         ticket_put_text(out, *(const char *const *)at);
@@ -283,11 +279,9 @@ static bool ticket_get_value(struct ticket *ticket, struct ticket_in *in,
     void *to = (char *)ticket + field->offset;
     switch (field->type) {
     case TICKET_U32:
-        return ticket_get(in, to, sizeof(uint32_t));
     case TICKET_U64:
-        return ticket_get(in, to, sizeof(uint64_t));
     case TICKET_KEY:
-        return ticket_get(in, to, sizeof(ticket->key));
+        return ticket_get(in, to, ticket_sizes[field->type]);
     case TICKET_TEXT:
         return ticket_get_text(in, to);
     case TICKET_TEXTS:
