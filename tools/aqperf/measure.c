@@ -151,7 +151,7 @@ static void calibrate(struct perf *perf, struct subject *subject, double wanted)
     subject->operations = n < MAX_OPERATIONS ? n : MAX_OPERATIONS;
 }
 
-static void sample(struct perf *perf, struct subject *subject, enum unit unit, uint64_t repeat)
+static void sample(struct perf *perf, struct subject *subject, enum unit unit, unsigned repeat)
 {
     if (subject->work.loop == NULL) return;
     uint64_t n = subject->operations;
@@ -166,7 +166,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Sort the samples and return the median; 0 for a subject that was not measured. */
-static double median(struct subject *subject, uint64_t count, double *min, double *max)
+static double median(struct subject *subject, unsigned count, double *min, double *max)
 {
     if (subject->work.loop == NULL) return 0;
     qsort(subject->samples, count, sizeof(double), by_value);
@@ -212,15 +212,15 @@ static void lead(struct perf *perf, const struct row *row)
         subjects[2] = (struct subject){.work = limits[loop].work, .limit = loop, .size = size};
     }
     set_target(perf, kind->computing == COMPUTING_TARGET ? row->interval_ns : 0);
-    uint64_t repeats = perf->options.repeats;
+    const unsigned repeats = perf->options.repeats;
     if (pattern->sizes->piece != 0) scatter_begin(perf, pattern->sizes->piece, size);
     for (size_t i = 0; i < 3; i++) {
-        subjects[i].samples = perf_memory(perf, perf->options.repeats, sizeof(double));
+        subjects[i].samples = perf_memory(perf, repeats, sizeof(double));
         if (kind->computing == COMPUTING_BEFORE) subjects[i].computes_ns = row->interval_ns;
         if (subjects[i].work.loop != NULL)
             calibrate(perf, &subjects[i], sample_ns(perf, row->interval_ns));
     }
-    for (uint64_t repeat = 0; repeat < repeats; repeat++)
+    for (unsigned repeat = 0; repeat < repeats; repeat++)
         for (size_t i = 0; i < 3; i++)
             sample(perf, &subjects[i], kind->unit, repeat);
 

@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_REPEATS     5u
-#define MAX_REPEATS     1000u
-#define MAX_CONNECTIONS 8000u
 #define MIN_TIME_NS     1e3
 #define MAX_TIME_NS     60e9
 #define MAX_INTERVAL_NS 10e9
@@ -80,31 +77,6 @@ static void add_size(const char *text)
     if (given.size_count == sizeof given.sizes / sizeof given.sizes[0])
         command_wrong("--sizes: more than %zu sizes", given.size_count);
     given.sizes[given.size_count++] = (size_t)value;
-}
-
-static unsigned whole(const char *option, const char *text, unsigned min, unsigned max)
-{
-    double value;
-    const char *unit;
-    if (!number(text, &value, &unit) || *unit != '\0' || value < min || value > max ||
-        value != (double)(unsigned)value)
-        command_wrong("%s %s: give a number from %u to %u", option, text, min, max);
-    return (unsigned)value;
-}
-
-static void set_repeats(const char *text)
-{
-    given.repeats = whole("--repeats", text, MIN_REPEATS, MAX_REPEATS);
-}
-
-static void set_connections(const char *text)
-{
-    given.connections = whole("--connections", text, 1, MAX_CONNECTIONS);
-}
-
-static void set_threads(const char *text)
-{
-    given.threads = whole("--threads", text, 1, MAX_THREADS);
 }
 
 /* Parse a time, from MIN_TIME_NS to `most`; returns ns, or 0 if malformed. */
@@ -194,9 +166,9 @@ static const struct command_row rows[] = {
      .each = check_transport, .variable = "AQ_TRANSPORTS"},
     {0, "threads", "T",
      "number of threads per rank in floods, 1 to 64 (default 1); several threads use mode multiple",
-     .take = set_threads},
+     .number = &given.threads, .min = 1, .max = MAX_THREADS},
     {0, "repeats", "R", "number of samples, 5 to 1000 (default 7); the median is shown",
-     .take = set_repeats},
+     .number = &given.repeats, .min = 5, .max = 1000},
     {0, "min-time", "T",
      "duration of a sample, 1us to 60s (default 10ms), with unit ns, us, ms or s",
      .take = set_min_time},
@@ -230,7 +202,7 @@ static const struct command_row rows[] = {
     {0, "connections", "N",
      "with --connect: open N connections at once and report what they cost; patterns use the first "
      "one, am-turns-rtt uses all (default 1)",
-     .take = set_connections},
+     .number = &given.connections, .min = 1, .max = 8000},
     {0, "list", NULL, "list the patterns and the limits they are compared with", .take = list},
 };
 

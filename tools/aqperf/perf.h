@@ -320,9 +320,9 @@ struct options {
     size_t interval_count;
     const char *json, *csv, *plot;
     const char *listen, *connect; /* URIs: measure over a connection instead of in a job */
-    uint64_t repeats;
-    unsigned connections; /* number of connections of --connect */
-    unsigned threads;     /* threads per rank in flood patterns */
+    unsigned repeats;             /* samples per row */
+    unsigned connections;         /* number of connections of --connect */
+    unsigned threads;             /* threads per rank in flood patterns */
     double min_time_ns;
     bool unpinned;
     bool all_pairs;

@@ -84,13 +84,12 @@ void report_begin(const struct perf *perf)
     if (state.quiet) return;
     printf("aqperf %s, interface %s: %u rank%s; rank 0 reaches rank %u over %s\n", aq_version(),
            perf->api->name, perf->ranks, perf->ranks == 1 ? "" : "s", perf->peer, perf->transport);
-    printf("%d core%s, %s%s; %llu samples of %g ms each\n", perf->cores,
-           perf->cores == 1 ? "" : "s",
+    printf("%d core%s, %s%s; %u samples of %g ms each\n", perf->cores, perf->cores == 1 ? "" : "s",
            perf->pinned    ? "rank r bound to the r-th"
            : perf->crowded ? "fewer than there are ranks, which take turns"
                            : "ranks not bound to them",
-           perf->progress_thread ? ", with a progress thread" : "",
-           (unsigned long long)perf->options.repeats, perf->options.min_time_ns / 1e6);
+           perf->progress_thread ? ", with a progress thread" : "", perf->options.repeats,
+           perf->options.min_time_ns / 1e6);
     if (perf->no_cma != NULL)
         printf("CMA cannot be used here and was not measured: %s\n", perf->no_cma);
     printf("\n%-*s %6s%s %9s %9s %9s  %-4s %9s %-11s  %s\n", state.name_width, "pattern", "size",

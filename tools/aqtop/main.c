@@ -12,17 +12,9 @@
 enum { MOST_JOBS = 256, NS_PER_MS = 1000000 };
 
 static bool batch, json, list, reverse;
-static unsigned long count; /* 0: until the job ends */
+static unsigned count; /* 0: until the job ends */
 static unsigned interval_ms = 1000;
 static enum column by = BY_RANK;
-
-static void take_count(const char *value)
-{
-    char *end;
-    count = strtoul(value, &end, 10);
-    if (*end != '\0' || *value == '-' || count == 0)
-        command_wrong("--count %s: give a number from 1 up", value);
-}
 
 static void take_delay(const char *value)
 {
@@ -45,7 +37,8 @@ static const struct command_row rows[] = {
     {'d', "delay", "SECONDS", "time between updates, 0.1 to 3600 (default 1)", .take = take_delay},
     {'j', "json", NULL, "print a JSON object for each update, one per line", .flag = &json},
     {'l', "list", NULL, "list the running jobs: process ids and command lines", .flag = &list},
-    {'n', "count", "COUNT", "exit after COUNT updates", .take = take_count},
+    {'n', "count", "COUNT", "exit after COUNT updates", .number = &count, .min = 1,
+     .max = 1000000000},
     {'r', "reverse", NULL, "reverse the order", .flag = &reverse},
     {'s', "sort", "COLUMN",
      "sort by rank, host, messages, out, in, size, again or waits; numbers in descending order",
@@ -128,7 +121,7 @@ static bool await_look(struct watch *watch, uint64_t *next)
 static bool print_looks(struct watch *watch)
 {
     uint64_t next = aqi_now_ns() + interval_ms * (uint64_t)NS_PER_MS;
-    unsigned long done = 0;
+    unsigned done = 0;
     while ((count == 0 || done < count) && await_look(watch, &next)) {
         (json ? print_json : print_text)(watch, by, reverse);
         if (fflush(stdout) != 0) break;

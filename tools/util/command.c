@@ -145,6 +145,15 @@ static void each(const struct command_row *row, const char *list)
     }
 }
 
+static unsigned number(const struct command_row *row, const char *text)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || value < row->min || value > row->max)
+        command_wrong("--%s %s: give a number from %u to %u", row->name, text, row->min, row->max);
+    return (unsigned)value;
+}
+
 static void take(const struct command_row *row, const char *value)
 {
     if (row == &help_row) command_tell(help);
@@ -153,7 +162,7 @@ static void take(const struct command_row *row, const char *value)
     if (row->each != NULL) each(row, value);
     if (row->text != NULL) *row->text = value;
     if (row->flag != NULL) *row->flag = true;
-    if (row->number != NULL) *row->number = row->value;
+    if (row->number != NULL) *row->number = number(row, value);
     if (row->bits != NULL) *row->bits |= row->value;
     if (row->variable != NULL && setenv(row->variable, value != NULL ? value : "yes", 1) != 0)
         command_wrong("--%s: %s", row->name, strerror(errno));

@@ -17,8 +17,9 @@ struct command_row {
     void (*each)(const char *item); /* called for each item of a comma-separated list */
     const char **text;              /* set to the argument */
     bool *flag;                     /* set to true */
-    unsigned *number;               /* set to `value` */
-    unsigned *bits;                 /* the bits of `value` are set in it */
+    unsigned *number;               /* set to the argument, a number from `min` to `max` */
+    unsigned min, max;
+    unsigned *bits; /* the bits of `value` are set in it */
     unsigned value;
     const char *variable; /* environment variable, set to the argument or to "yes" */
 };
