@@ -36,7 +36,6 @@ static void add_patterns(const char *name)
 {
     struct aqi_nearest nearest;
     aqi_nearest_begin(&nearest, name);
-    size_t before = given.pattern_count;
     bool found = false;
     for (unsigned i = 0; i < PATTERN_COUNT; i++) {
         aqi_nearest_offer(&nearest, patterns[i].name);
@@ -44,7 +43,7 @@ static void add_patterns(const char *name)
         add_pattern(&patterns[i]);
         found = true;
     }
-    if (found || given.pattern_count > before) return;
+    if (found) return;
     command_wrong("--pattern %s: there is no such pattern%s%s%s; aqperf --list shows them", name,
                   nearest.best != NULL ? " (did you mean " : "",
                   nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "?)" : "");
