@@ -83,23 +83,24 @@ static void give_message(struct perf *perf, size_t size)
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
 
-void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
+/* `n` times, send `out` bytes to rank 1 and `back` bytes back. */
+static void round_trips(struct perf *perf, uint64_t n, size_t out, size_t back)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (perf->rank == 0) give_message(perf, at_least_word(size));
+        if (perf->rank == 0) give_message(perf, out);
         take_message(perf);
-        if (perf->rank != 0) give_message(perf, at_least_word(size));
+        if (perf->rank != 0) give_message(perf, back);
     }
 }
 
-/* Send a word to rank 1, and the payload back. */
+void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
+{
+    round_trips(perf, n, at_least_word(size), at_least_word(size));
+}
+
 void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        if (perf->rank == 0) give_message(perf, WORD);
-        take_message(perf);
-        if (perf->rank != 0) give_message(perf, at_least_word(size));
-    }
+    round_trips(perf, n, WORD, at_least_word(size));
 }
 
 /*
@@ -128,7 +129,7 @@ static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, 
         if (each) await(perf, op, posted[op]);
     }
     await(perf, op, posted[op]);
-    if (limits[fabric->first + PLAIN_OUT].work.serve != NULL) limits_fabric_echo(perf, WORD, 1);
+    if (limits[fabric->first + PLAIN_OUT].work.serve != NULL) round_trips(perf, 1, WORD, WORD);
 }
 
 #define FABRIC_LIMIT(name, op, each)                                                               \
