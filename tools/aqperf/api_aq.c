@@ -274,8 +274,8 @@ LOOP(api_aq_shorts_in, , {
 LOOP(api_aq_halo, , {
     for (unsigned side = 0; side < 2; side++)
         CHECK(aq_am_long(api_aq_world, perf->beside[side].rank,
-                         handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE], talk_row(perf), size,
-                         talk_row_at(perf, side), AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
+                         handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE], talk_second_half(perf),
+                         size, talk_row_at(perf, side), AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
     compute_for(perf->interval_ns);
     talk_await_rows(perf);
     CHECK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));

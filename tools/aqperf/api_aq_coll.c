@@ -4,7 +4,7 @@
  */
 #include "api_aq.h"
 
-#define BUFFERS talk_arrivals(perf), perf->mine->data
+#define BUFFERS talk_second_half(perf), perf->mine->data
 #define DOUBLES size / sizeof(double), AQ_TYPE_F64, AQ_OP_ADD
 LOOP(api_aq_bcast, , CHECK(aq_coll_broadcast(api_aq_world, 0, BUFFERS, size, 0)))
 LOOP(api_aq_reduce, , CHECK(aq_coll_reduce(api_aq_world, 0, BUFFERS, DOUBLES, 0)))

@@ -297,9 +297,9 @@ LOOP(api_gasnet_shorts_in, , {
 /* This rank is the next one of the previous rank, so the sides are swapped. */
 LOOP(api_gasnet_halo, , {
     for (unsigned side = 0; side < 2; side++)
-        gex_AM_RequestLong0(world, perf->beside[side].rank,
-                            handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE], talk_row(perf),
-                            size, talk_row_at(perf, side), GEX_EVENT_GROUP, 0);
+        gex_AM_RequestLong0(
+            world, perf->beside[side].rank, handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE],
+            talk_second_half(perf), size, talk_row_at(perf, side), GEX_EVENT_GROUP, 0);
     compute_for(perf->interval_ns);
     talk_await_rows(perf);
     gex_NBI_Wait(GEX_EC_AM, 0);
@@ -386,25 +386,26 @@ SCATTER(indexed_get, GEX_EC_GET, target,
 
 #define SUM_OF_DOUBLES GEX_DT_DBL, sizeof(double), size / sizeof(double), GEX_OP_ADD, NULL, NULL, 0
 LOOP(api_gasnet_bcast, ,
-     gex_Event_Wait(gex_Coll_BroadcastNB(world, 0, talk_arrivals(perf), perf->mine->data, size, 0)))
+     gex_Event_Wait(gex_Coll_BroadcastNB(world, 0, talk_second_half(perf), perf->mine->data, size,
+                                         0)))
 LOOP(api_gasnet_reduce, ,
-     gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_arrivals(perf), perf->mine->data,
+     gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_second_half(perf), perf->mine->data,
                                            SUM_OF_DOUBLES)))
 LOOP(api_gasnet_allreduce, ,
-     gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
+     gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_second_half(perf), perf->mine->data,
                                            SUM_OF_DOUBLES)))
 
 /* The collectives of GASNet-1, with separate addresses in each rank. */
 #define BLOCKS                                                                                     \
     talk_block(perf, size), GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC
 LOOP(api_gasnet_gather, ,
-     gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data, BLOCKS))
+     gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_second_half(perf), perf->mine->data, BLOCKS))
 LOOP(api_gasnet_allgather, ,
-     gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
+     gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_second_half(perf), perf->mine->data, BLOCKS))
 LOOP(api_gasnet_scatter, ,
-     gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data, BLOCKS))
+     gasnet_coll_scatter(GASNET_TEAM_ALL, talk_second_half(perf), 0, perf->mine->data, BLOCKS))
 LOOP(api_gasnet_alltoall, ,
-     gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
+     gasnet_coll_exchange(GASNET_TEAM_ALL, talk_second_half(perf), perf->mine->data, BLOCKS))
 
 const struct api api_gasnet = {
     .name = "gasnet",

@@ -37,7 +37,7 @@ LOOP(limits_bare_barrier, , meet(perf))
 
 LOOP(limits_copy_from_lead, meet(perf), {
     meet(perf);
-    memcpy(talk_arrivals(perf), lead(perf)->data, size);
+    memcpy(talk_second_half(perf), lead(perf)->data, size);
 })
 
 void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
@@ -45,8 +45,8 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
     size_t own = size / perf->ranks;
     for (uint64_t i = 0; i < n; i++) {
         meet(perf);
-        memcpy(talk_arrivals(perf) + own, perf->beside[1].mapped->data + own, size - own);
-        memcpy(talk_arrivals(perf), perf->mine->data, own);
+        memcpy(talk_second_half(perf) + own, perf->beside[1].mapped->data + own, size - own);
+        memcpy(talk_second_half(perf), perf->mine->data, own);
     }
     meet(perf);
 }
@@ -67,7 +67,7 @@ void limits_halo(struct perf *perf, size_t size, uint64_t n)
         step++;
         for (unsigned side = 0; side < 2; side++) {
             struct shared *there = perf->beside[side].mapped;
-            memcpy(there->data + (1 - side) * perf->max_size / 2, talk_row(perf), size);
+            memcpy(there->data + (1 - side) * perf->max_size / 2, talk_second_half(perf), size);
             atomic_store_explicit(&there->row[1 - side].seq, step, memory_order_release);
         }
         compute_for(perf->interval_ns);

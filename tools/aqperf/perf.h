@@ -427,12 +427,11 @@ enum command talk_await(struct perf *perf, size_t *size);
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit);
 loop_fn talk_ring, talk_await_floods, talk_await_in, talk_barriers;
 double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *perf);
-/* The destination of collectives, and the block of each rank if `size` bytes are divided among
- * all. */
-unsigned char *talk_arrivals(const struct perf *perf);
+/* The destination of collectives, and the source of halo rows: half of this rank's data. */
+unsigned char *talk_second_half(const struct perf *perf);
+/* The block of each rank if `size` bytes are divided among all. */
 size_t talk_block(const struct perf *perf, size_t size);
-/* The source of a halo row, and its destination in the rank on that side. */
-const unsigned char *talk_row(const struct perf *perf);
+/* The destination of a halo row in the rank on that side. */
 unsigned char *talk_row_at(const struct perf *perf, unsigned side);
 /* Wait for the rows of the next step from both sides. */
 void talk_await_rows(struct perf *perf);

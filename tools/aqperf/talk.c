@@ -164,8 +164,7 @@ void talk_await_in(struct perf *perf, size_t size, uint64_t n)
 
 LOOP(talk_barriers, , perf->api->barrier())
 
-/* The second half of the segment's data. */
-unsigned char *talk_arrivals(const struct perf *perf)
+unsigned char *talk_second_half(const struct perf *perf)
 {
     return perf->mine->data + perf->max_size;
 }
@@ -173,11 +172,6 @@ unsigned char *talk_arrivals(const struct perf *perf)
 size_t talk_block(const struct perf *perf, size_t size)
 {
     return size < perf->ranks ? 1 : size / perf->ranks;
-}
-
-const unsigned char *talk_row(const struct perf *perf)
-{
-    return perf->mine->data + perf->max_size;
 }
 
 /* This rank is the next one of the previous rank, so the sides are swapped. */
