@@ -167,9 +167,8 @@ static void attach(struct perf *perf)
     size_t len = (perf->max_size + 4095) & ~(size_t)4095;
     struct card mine = {.uri = ""}, *cards = calloc(perf->ranks, sizeof(*cards));
     api_aq.attach(perf);
-    cci.outgoing = aligned_alloc(4096, 2 * len);
-    if (cards == NULL || cci.outgoing == NULL) CHECK(AQ_ENOMEM);
-    memset(cci.outgoing, 1, 2 * len);
+    if (cards == NULL) CHECK(AQ_ENOMEM);
+    cci.outgoing = perf_memory(perf, 2, len);
     cci.incoming = cci.outgoing + len;
     if (perf->rank <= 1) open_endpoint(perf, &mine, len);
     CHECK(aq_coll_allgather(api_aq_world, cards, &mine, sizeof(mine), 0));

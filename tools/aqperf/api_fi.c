@@ -97,9 +97,8 @@ static void attach(struct perf *perf)
     struct card mine = {.key = 0}, *cards = calloc(perf->ranks, sizeof(*cards));
     api_aq.attach(perf);
     fi.len = (perf->max_size + 4095) & ~(size_t)4095;
-    fi.outgoing = aligned_alloc(4096, 2 * fi.len);
-    if (cards == NULL || fi.outgoing == NULL) CHECK(AQ_ENOMEM);
-    memset(fi.outgoing, 1, 2 * fi.len);
+    if (cards == NULL) CHECK(AQ_ENOMEM);
+    fi.outgoing = perf_memory(perf, 2, fi.len);
     fi.incoming = fi.outgoing + fi.len;
     if (perf->rank <= 1) open_endpoint(&mine);
     CHECK(aq_coll_allgather(api_aq_world, cards, &mine, sizeof(mine), 0));
