@@ -110,17 +110,17 @@ static void take_call(struct perf *perf, aq_connection *caller)
     CHECK(aq_connection_query(caller, &info));
     if (info.nbytes == sizeof call) memcpy(&call, info.data, sizeof call);
     struct call expected = call_of(call.max_size, call.connections);
-    if (connection != NULL && call.connections == 0 && call.max_size == 0 &&
-        memcmp(&call, &expected, sizeof call) == 0) {
-        CHECK(aq_connection_accept(caller, NULL));
+    bool same_version = memcmp(&call, &expected, sizeof call) == 0;
+    if (connection != NULL) {
+        if (same_version && call.connections == 0 && call.max_size == 0)
+            CHECK(aq_connection_accept(caller, NULL));
+        else
+            CHECK(aq_connection_reject(caller, 1,
+                                       "this aqperf is already measuring with another aqperf"));
         return;
     }
-    if (connection != NULL || memcmp(&call, &expected, sizeof call) != 0 ||
-        call.max_size > MAX_SIZE) {
-        CHECK(aq_connection_reject(caller, 1,
-                                   connection != NULL
-                                       ? "this aqperf is already measuring with another aqperf"
-                                       : "this aqperf needs a peer of the same version"));
+    if (!same_version || call.max_size > MAX_SIZE) {
+        CHECK(aq_connection_reject(caller, 1, "this aqperf needs a peer of the same version"));
         return;
     }
     connection = caller;
