@@ -40,10 +40,10 @@ void markdown_show(const struct data *data);
 int merge_traces(char *const *names);
 
 /*
- * way.c: check whether UDP packets reach these hosts, from `interface`, or if "" from that of the
+ * probe.c: check whether UDP packets reach these hosts, from `interface`, or if "" from that of the
  * route. Returns 0 if an address of each host answers.
  */
-int way_show(char *const *hosts, const char *interface);
+int probe_show(char *const *hosts, const char *interface);
 
 /* fi.c: print the path of the provider for libfabric and how to use it. Returns 1 if it is
  * missing. */

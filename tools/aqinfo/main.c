@@ -227,7 +227,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "aqinfo: %s\n", data.problems[i]);
     int result = data.problem_count > 0;
     if (format == FORMAT_TEXT && names_hosts(&data, names)) {
-        result = way_show(names + 1, udp_interface(&data));
+        result = probe_show(names + 1, udp_interface(&data));
     } else if (named && !all_known(&data, names)) {
         result = 2;
     } else {
