@@ -87,25 +87,23 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-/* The output no longer has a reader: writers must notice, as they would without aqrun. */
-static void output_shut(struct output *output, int err)
-{
-    output->closed = true;
-    output->waiting.used = 0;
-    aqi_source_watch(&output->source, 0);
-    relay_shut(output);
-    if (job.hub != NULL && job.agent == 0)
-        aqi_hub_shut_output(job.hub, output == &job.output[1] ? 1 : 0);
-    if (err == EPIPE) return;
-    if (output != &job.output[1]) say("cannot write %s: %s", output->name, strerror(err));
-    if (job.hub != NULL && job.agent == 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
-}
-
 void output_close_far(struct output *output)
 {
     output->closed = true;
     output->waiting.used = 0;
     relay_shut(output);
+}
+
+/* The output no longer has a reader: writers must notice, as they would without aqrun. */
+static void output_shut(struct output *output, int err)
+{
+    output_close_far(output);
+    aqi_source_watch(&output->source, 0);
+    if (job.hub != NULL && job.agent == 0)
+        aqi_hub_shut_output(job.hub, output == &job.output[1] ? 1 : 0);
+    if (err == EPIPE) return;
+    if (output != &job.output[1]) say("cannot write %s: %s", output->name, strerror(err));
+    if (job.hub != NULL && job.agent == 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
 static void output_drain(struct output *output)
