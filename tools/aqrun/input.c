@@ -63,7 +63,7 @@ static void input_read(int fd)
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0 && errno == EIO && tcgetpgrp(fd) != getpgrp()) {
         aqi_source_watch(&input.terminal, 0);
-        input.retry_ns = job.began_ns; /* at the next tick */
+        input.retry_ns = 1; /* at the next tick */
         return;
     }
     if (input.far) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);

@@ -60,7 +60,6 @@ struct job {
     bool printed; /* output from other hosts has arrived since the last check */
     char id[40];
     uint64_t exit_timeout_ns;
-    uint64_t began_ns;
     uint64_t memory_kills; /* of this cgroup, when the job began */
     struct aqi_hub *hub;
     struct output output[2]; /* standard output, standard error */

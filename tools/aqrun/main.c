@@ -112,9 +112,6 @@ static void main_prepare(struct aqi_hub_params *hub)
 {
     uint32_t id;
     job.size = job.count = job.options.ranks;
-    job.began_ns = aqi_now_ns();
-    job.memory_kills = aqi_cgroup_read("").kills;
-    job.exit_timeout_ns = main_setting(AQI_JOB_EXIT_TIMEOUT);
     job.bind = main_setting(AQI_JOB_BIND) != 0;
     *hub = (struct aqi_hub_params){.ranks = job.size,
                                    .agents = 1,
@@ -122,7 +119,7 @@ static void main_prepare(struct aqi_hub_params *hub)
                                    .host_count = 1,
                                    .survive = main_setting(AQI_JOB_SURVIVE) != 0,
                                    .start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT),
-                                   .exit_timeout_ns = job.exit_timeout_ns,
+                                   .exit_timeout_ns = main_setting(AQI_JOB_EXIT_TIMEOUT),
                                    .host_timeout_ns = main_setting(AQI_JOB_HOST_TIMEOUT)};
     if (getrandom(hub->key, sizeof(hub->key), 0) != (ssize_t)sizeof(hub->key) ||
         getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
@@ -256,6 +253,7 @@ static void main_end_files(void)
 static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
                     const char *refusal)
 {
+    job.memory_kills = aqi_cgroup_read("").kills;
     job.size = hub->ranks;
     job.agent = hub->agent;
     job.agents = hub->agents;
@@ -288,8 +286,6 @@ static int main_agent(int epoll)
     struct aqi_hub_params hub;
     const char *refusal;
     const struct ticket *ticket = remote_begin(&hub, &refusal);
-    job.began_ns = aqi_now_ns();
-    job.memory_kills = aqi_cgroup_read("").kills;
     return main_job(&hub, epoll, ticket->ports, refusal);
 }
 
