@@ -80,16 +80,8 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
     return true;
 }
 
-/* Each host is listed once per slot. */
-static bool batch_repeats(struct hosts *hosts, const char *variable, const char *text)
+static bool batch_file(struct hosts *hosts, const char *variable, const char *text)
 {
-    hosts->counted = true;
-    return hosts_add_list(hosts, variable, text);
-}
-
-static bool batch_repeats_file(struct hosts *hosts, const char *variable, const char *text)
-{
-    hosts->counted = true;
     return hosts_add_file(hosts, variable, text, HOSTS_PLAIN);
 }
 
@@ -102,15 +94,16 @@ static bool batch_grid_engine(struct hosts *hosts, const char *variable, const c
 static const struct {
     const char *variable, *system;
     bool (*add)(struct hosts *hosts, const char *variable, const char *text);
+    bool counted; /* each host is listed once per slot */
 } batch_rows[] = {
-    {"SLURM_JOB_NODELIST", "Slurm", batch_slurm},
-    {"SLURM_NODELIST", "Slurm", batch_slurm},
-    {"PBS_NODEFILE", "PBS", batch_repeats_file},
-    {"OAR_NODEFILE", "OAR", batch_repeats_file},
-    {"LSB_DJOB_HOSTFILE", "LSF", batch_repeats_file},
-    {"LSB_MCPU_HOSTS", "LSF", batch_pairs},
-    {"LSB_HOSTS", "LSF", batch_repeats},
-    {"PE_HOSTFILE", "Grid Engine", batch_grid_engine},
+    {"SLURM_JOB_NODELIST", "Slurm", batch_slurm, false},
+    {"SLURM_NODELIST", "Slurm", batch_slurm, false},
+    {"PBS_NODEFILE", "PBS", batch_file, true},
+    {"OAR_NODEFILE", "OAR", batch_file, true},
+    {"LSB_DJOB_HOSTFILE", "LSF", batch_file, true},
+    {"LSB_MCPU_HOSTS", "LSF", batch_pairs, false},
+    {"LSB_HOSTS", "LSF", hosts_add_list, true},
+    {"PE_HOSTFILE", "Grid Engine", batch_grid_engine, false},
 };
 
 bool hosts_add_batch(struct hosts *hosts, const char **system)
@@ -120,6 +113,7 @@ bool hosts_add_batch(struct hosts *hosts, const char **system)
         const char *text = getenv(batch_rows[i].variable);
         if (text == NULL || text[strspn(text, BATCH_BLANKS)] == '\0') continue;
         *system = batch_rows[i].system;
+        hosts->counted = batch_rows[i].counted;
         return batch_rows[i].add(hosts, batch_rows[i].variable, text);
     }
     return true;
