@@ -142,11 +142,6 @@ FABRIC_LIMIT(in, FABRIC_GET, true)
 FABRIC_LIMIT(stream_out, FABRIC_PUT, false)
 FABRIC_LIMIT(stream_in, FABRIC_GET, false)
 
-static int has_settled(const struct perf *perf, uint64_t loops)
-{
-    return *(volatile uint64_t *)&perf->mine->settled == loops;
-}
-
 void limits_fabric_settle(struct perf *perf)
 {
     static uint64_t loops;
@@ -158,7 +153,7 @@ void limits_fabric_settle(struct perf *perf)
         perf->api->put_word(perf->peer, &perf->peer_addr->settled, loops);
         return;
     }
-    while (!has_settled(perf, loops)) {
+    while (*(volatile uint64_t *)&perf->mine->settled != loops) {
         unsigned own = 0;
         progress(perf, &turns);
         perf->api->until(after_a_turn, &own);
