@@ -264,7 +264,7 @@ static int main_job(const struct aqi_hub_params *hub, int epoll, const char *por
     bind_open();
     reaper_open();
     for (unsigned i = 0; i < 2; i++)
-        output_open_far(&job.far[i], i, "the output of ranks");
+        output_open_far(&job.far[i], i);
     job.groups = guard_open(job.count + 1);
     serve_open(hub, ports);
     aqi_agent_start();

@@ -45,9 +45,9 @@ void output_open(struct output *output, int fd, const char *name)
     aqi_source_open(&output->source, use, output_ready);
 }
 
-void output_open_far(struct output *output, unsigned stream, const char *name)
+void output_open_far(struct output *output, unsigned stream)
 {
-    *output = (struct output){.name = name, .way = OUTPUT_HUB, .stream = stream};
+    *output = (struct output){.name = "the output of ranks", .way = OUTPUT_HUB, .stream = stream};
     aqi_source_open(&output->source, -1, output_ready);
 }
 

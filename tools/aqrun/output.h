@@ -40,7 +40,7 @@ void bytes_drop(struct bytes *bytes, size_t len);
 
 void output_open(struct output *output, int fd, const char *name);
 /* Forward to standard output (0) or error (1) of the aqrun started by the user. */
-void output_open_far(struct output *output, unsigned stream, const char *name);
+void output_open_far(struct output *output, unsigned stream);
 
 /* Append. The next flush writes as much as there is room for, later ones the rest. */
 void output_append(struct output *output, const void *bytes, size_t len);

@@ -72,12 +72,6 @@ static bool place_check_hosts(const struct hosts *list, const struct place_wish 
     return true;
 }
 
-/* The default number of ranks. */
-static uint64_t place_default(const struct hosts *list, uint32_t hosts)
-{
-    return list->counted ? hosts_slots(list, hosts) : hosts;
-}
-
 static bool place_check_ranks(const struct hosts *list, const struct place_wish *wish,
                               uint32_t hosts, uint64_t ranks, char why[HOSTS_WHY])
 {
@@ -120,7 +114,8 @@ bool place_ranks(struct place *place, const struct hosts *hosts, const struct pl
     if (!place_check_hosts(hosts, wish, why)) return false;
     struct place_deal deal = {.list = hosts->count > 0 ? hosts : &alone};
     deal.hosts = wish->hosts > 0 ? wish->hosts : deal.list->count;
-    uint64_t ranks = wish->ranks > 0 ? wish->ranks : place_default(deal.list, deal.hosts);
+    uint64_t ranks = wish->ranks;
+    if (ranks == 0) ranks = deal.list->counted ? hosts_slots(deal.list, deal.hosts) : deal.hosts;
     if (!place_check_ranks(deal.list, wish, deal.hosts, ranks, why)) return false;
     deal.ranks = calloc((size_t)deal.hosts + 1, sizeof(*deal.ranks));
     if (deal.ranks == NULL)
