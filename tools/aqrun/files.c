@@ -19,7 +19,7 @@ bool files_check(const char *pattern, char why[FILES_WHY])
 {
     if (pattern[0] == '\0')
         return aqi_explain(why, FILES_WHY,
-                           "--output: give a directory, or a file such as out/%%r.%%s");
+                           "--output is empty: give a directory, or a file such as out/%%r.%%s");
     bool by_rank = strchr(pattern, '%') == NULL;
     for (const char *at = strchr(pattern, '%'); at != NULL; at = strchr(at + 2, '%')) {
         by_rank = by_rank || at[1] == 'r';
@@ -160,7 +160,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
         die("no memory for a file name");
     files_lost_ones.names = names;
     if (files_lost_ones.count++ == 0)
-        say("cannot write %s: %s; the output of rank %u is missing from here on; the job goes on",
+        say("cannot write %s: %s; the rest of the output of rank %u is lost, and the job continues",
             name, strerror(err), rank);
 }
 

@@ -60,7 +60,7 @@ pid_t *guard_open(uint32_t count)
     guard_groups = mmap(NULL, count * sizeof(pid_t), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (guard_groups == MAP_FAILED || !guard_start())
-        die("no memory, pipe or process for the guard: %s", strerror(errno));
+        die("cannot start the guard process: %s", strerror(errno));
     return guard_groups;
 }
 

@@ -222,8 +222,9 @@ static void main_finish(void)
     }
     bool alone = aqi_agent_children() == 0;
     if (!alone)
-        serve_tell_missing("other hosts do not end, and nothing arrives from them: the network to "
-                           "them is down, or does not carry packets of 576 bytes (MTU)");
+        serve_tell_missing(
+            "the agents of other hosts have not ended, and nothing arrives from them: "
+            "the network is down, or does not carry packets of 576 bytes (MTU)");
     aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + patient : patience);
     main_await_sessions();
     alike_close();
@@ -245,7 +246,7 @@ static void main_begin_files(void)
 static void main_end_files(void)
 {
     unsigned lost = files_end();
-    if (lost > 1) say("%u more files of --output are incomplete, too", lost - 1);
+    if (lost > 1) say("%u more files of --output are incomplete", lost - 1);
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 

@@ -93,7 +93,8 @@ static const char *remote_settle(void)
     const struct ticket *ticket = &remote.ticket;
     clearenv();
     for (size_t i = 0; ticket->environment[i] != NULL; i++)
-        if (putenv((char *)(uintptr_t)ticket->environment[i]) != 0) die("no memory for variables");
+        if (putenv((char *)(uintptr_t)ticket->environment[i]) != 0)
+            die("--agent: no memory for the environment");
     umask((mode_t)ticket->umask);
     remote_set_limits();
     if ((ticket->flags & TICKET_SAME_ADDRESSES) != 0) {

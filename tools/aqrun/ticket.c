@@ -161,10 +161,11 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
     struct ticket_out out = {0};
     ticket_put_all(&out, ticket);
     if (out.used > TICKET_MOST) {
-        aqi_explain(why, TICKET_WHY,
-                    "the environment, arguments and hosts have %zu MB together; at most %u MB can "
-                    "be sent to other hosts",
-                    out.used >> 20, TICKET_MOST >> 20);
+        aqi_explain(
+            why, TICKET_WHY,
+            "the environment, the arguments and the names of hosts have %zu MB, but at most "
+            "%u MB can be sent to other hosts: pass fewer variables (--env-only)",
+            out.used >> 20, TICKET_MOST >> 20);
         return NULL;
     }
     *len = out.used;
@@ -407,8 +408,8 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
 static ssize_t ticket_more(bool ended, size_t have, char why[TICKET_WHY])
 {
     if (!ended) return 0;
-    aqi_explain(why, TICKET_WHY, "the ticket ended after %zu bytes: was the ssh session cut?",
-                have);
+    aqi_explain(why, TICKET_WHY,
+                "the ticket ended after %zu bytes: was the ssh session interrupted?", have);
     return -1;
 }
 
