@@ -469,7 +469,7 @@ class Cut(Case):
             return self.expect(run(*within(1, AQINFO, "udp", "10.9.0.2")), code).stdout
         begin = (r"^udp to 10\.9\.0\.2 \(10\.9\.0\.2\) from 10\.9\.0\.1 "
                  r"\(interface wire, MTU 9000\): ")
-        self.assertRegex(tried(0), begin + r"packets arrive \(.* ms\); those of 8972 bytes, too$")
+        self.assertRegex(tried(0), begin + r"packets arrive \(.* ms\), also those of 8972 bytes$")
         with rules(2, ("input", "meta length > 1500 drop")):
             self.assertRegex(tried(0), begin + "packets arrive .* bytes do not: no answer: a ")
         with rules(2, ("input", "meta l4proto udp drop")):

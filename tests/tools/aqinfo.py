@@ -118,8 +118,8 @@ class Aqinfo(Case):
         a host."""
         said = self.expect(run(AQINFO, "udp", "127.0.0.1"), 0).stdout
         self.assertRegex(said, r"^udp to 127\.0\.0\.1 \(127\.0\.0\.1\) from 127\.0\.0\.1 "
-                         r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\); those of "
-                         r"\d+ bytes, too\n$")
+                         r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\), also those "
+                         r"of \d+ bytes\n$")
         said = self.expect(run(AQINFO, "udp", "host.invalid"), 1).stderr
         self.assertIn("aqinfo: unknown host host.invalid: ", said)
         said = self.expect(run(AQINFO, "udp", "127.0.0.1", AQ_UDP_INTERFACE="10.99.99.99"), 1)

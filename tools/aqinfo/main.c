@@ -37,8 +37,8 @@ static const struct command_row rows[] = {
      "and chrome://tracing",
      .bits = &format, .value = FORMAT_TRACE},
     {0, "peers", NULL,
-     "the state of udp peers and of connections by URI, either of the running job whose launcher "
-     "or rank is process PID (of a stopped rank, its last state), or of a finished job from its "
+     "the state of udp peers and of connections by URI: of the running job whose launcher or rank "
+     "is process PID (for a stopped rank, its last state), or of a finished job, from its "
      "files FILE written by AQ_STATS_FILE",
      .bits = &format, .value = FORMAT_PEERS},
 };

@@ -144,8 +144,10 @@ static int show_probe(const struct addrinfo *to, const char *host, const char *i
         if (payload > LARGEST) payload = LARGEST;
         if (payload > SMALL) {
             double large = try_packet(&probe, (size_t)payload);
-            printf(large < 0 ? "; those of %d bytes do not: %s" : "; those of %d bytes, too",
-                   payload, large < 0 ? advice_of((int)-large) : "");
+            if (large < 0)
+                printf("; those of %d bytes do not: %s", payload, advice_of((int)-large));
+            else
+                printf(", also those of %d bytes", payload);
         }
         putchar('\n');
     }
