@@ -118,12 +118,13 @@ class Aqperf(Case):
         for row in rows:
             self.assertGreater(row["min"], 0, row)
 
-    def test_sizes_that_do_not_fit_are_left_out_with_the_reason(self):
+    def test_sizes_that_do_not_fit_are_skipped_with_the_reason(self):
         result = job(RANKS, AQPERF, "--min-time", "50us", "--pattern", "am-medium-rtt,put-bw",
                      "--sizes", "0,8,64M")
         self.expect(result, 0)
-        self.assertRegex(result.stdout, r"am-medium-rtt +64M +left out: exceeds the largest Medium")
-        self.assertRegex(result.stdout, r"put-bw +0 +left out: needs at least 1 byte")
+        self.assertRegex(result.stdout,
+                         r"am-medium-rtt +64M +skipped: exceeds the maximum size of a Medium, \d+")
+        self.assertRegex(result.stdout, r"put-bw +0 +skipped: needs at least 1 byte\n")
         result = job(RANKS, AQPERF, "--pattern", "put-bw", "--sizes", "0")
         self.assertRegex(self.expect(result, 1).stderr,
                          r"^aqperf: nothing was measured: [^\n]*\n([^\n]*aqrun[^\n]*\n)?$")

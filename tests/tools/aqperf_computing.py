@@ -52,7 +52,7 @@ class Computing(Case):
 
     def test_a_job_of_one_has_no_target(self):
         result = self.expect(job(1, AQPERF, "--pattern", "attentive-put"), 1)
-        self.assertRegex(result.stdout, r"attentive-put +4K +1ms +left out: needs another rank")
+        self.assertRegex(result.stdout, r"attentive-put +4K +1ms +skipped: needs another rank")
 
     def test_the_table_has_a_column_for_the_interval(self):
         result = job(2, AQPERF, *QUICK, "--pattern", "put-value,attentive-put", **TSAN)

@@ -36,7 +36,7 @@ class Connection(Case):
                               "get-bw", "atomic-lat", "strided-put"}, names)
         self.assertFalse({"barrier", "bcast", "am-ring", "put-private"} & names)
         for line in result.stderr.splitlines():
-            self.assertRegex(line, r"-(64|512) +8  left out: needs at least ")
+            self.assertRegex(line, r"-(64|512) +8  skipped: needs at least ")
         for row in rows:
             self.assertEqual((row["api"], row["transport"], row["ranks"]),
                              ("connection", "shm", 2))
@@ -64,7 +64,7 @@ class Connection(Case):
             self.expect(result, 0)
             self.assertEqual(listener.wait(100), 0)
         self.assertRegex(result.stdout, r"am-short-rate .* M/s ")
-        self.assertRegex(result.stdout, r"barrier .* left out: not possible over a connection")
+        self.assertRegex(result.stdout, r"barrier .* skipped: not possible over a connection")
 
     def test_a_target_that_computes(self):
         with listening() as (listener, uri):

@@ -46,7 +46,7 @@ class Foreign(Case):
 
     def test_other_patterns_are_left_out(self):
         result = self.expect(job(2, AQPERF, *QUICK, "--pattern", "barrier,am-short-rtt"), 0)
-        self.assertRegex(result.stdout, rf"barrier +- +left out: not possible through {API}")
+        self.assertRegex(result.stdout, rf"barrier +- +skipped: not possible through {API}")
         self.assertIn("through Aqueduct's own interface", result.stdout)
 
     def test_it_says_what_is_missing(self):

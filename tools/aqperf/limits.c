@@ -353,9 +353,10 @@ const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_BARE_BARRIER] = {"yield-rounds",
                             "a counter in shared memory on which all ranks wait, yielding",
                             .work.loop = limits_bare_barrier, .work.all_ranks = true},
-    [LIMIT_COPY_LEAD] = {"copies",
-                         "copies by each rank, all at once, of what it must get, between barriers",
-                         .work.loop = limits_copy_from_lead, .work.all_ranks = true},
+    [LIMIT_COPY_LEAD] =
+        {"copies",
+         "copies of the data that each rank receives, by all ranks at once, between barriers",
+         .work.loop = limits_copy_from_lead, .work.all_ranks = true},
     [LIMIT_COPY_NEXT] = {"copies", "", .work.loop = limits_copy_from_next, .work.all_ranks = true},
     [LIMIT_LINE_HOP] = {"line-hop", "half a line-rtt", ECHO, .work.bare = true, .work.parts = two,
                         ALONE(HOP)},

@@ -318,9 +318,10 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
         snprintf(text, len, "needs another rank");
     else if (size > most)
-        snprintf(text, len, "exceeds the largest %s, %zu bytes", carriers[kind->carrier], most);
+        snprintf(text, len, "exceeds the maximum size of a %s, %zu bytes", carriers[kind->carrier],
+                 most);
     else if (size < least)
-        snprintf(text, len, "needs at least %zu byte", least);
+        snprintf(text, len, "needs at least %zu byte%s", least, least == 1 ? "" : "s");
     else if (pattern->sizes->piece != 0 && size % pattern->sizes->piece != 0)
         snprintf(text, len, "not a multiple of %zu bytes", pattern->sizes->piece);
     else

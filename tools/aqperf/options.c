@@ -178,11 +178,11 @@ static const struct command_row rows[] = {
     {0, "progress-thread", "yes|no", "whether a progress thread runs (sets AQ_PROGRESS_THREAD)",
      .take = check_progress_thread, .variable = "AQ_PROGRESS_THREAD"},
     {0, "json", "FILE",
-     "also write the results as JSON; -: to standard output, instead of the table",
+     "also write the results as JSON; if FILE is -, to standard output instead of the table",
      .text = &given.json},
     {0, "csv", "FILE",
-     "also write the results as comma-separated values; -: to standard output, instead of the "
-     "table",
+     "also write the results as comma-separated values; if FILE is -, to standard output instead "
+     "of the table",
      .text = &given.csv},
     {0, "plot", "FILE.svg", "also plot the results", .text = &given.plot},
     {0, "all-pairs", NULL, "before measuring, let every rank send to every other",

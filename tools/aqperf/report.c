@@ -134,7 +134,7 @@ void report_skip(const struct row *row, const char *why)
 {
     FILE *out = state.quiet ? stderr : stdout;
     print_row(out, row);
-    fprintf(out, "  left out: %s\n", why);
+    fprintf(out, "  skipped: %s\n", why);
 }
 
 void report_end(const struct perf *perf)
