@@ -48,18 +48,17 @@ static const struct command_row rows[] = {
 static const char head[] =
     "usage: aqtop [OPTION]… [JOB]\n"
     "\n"
-    "Shows what each rank of a running job does, on all its hosts: messages and one-sided\n"
+    "Shows the activity of each rank of a running job, on all its hosts: messages and one-sided\n"
     "operations (msg/s), bytes out and in (data that other ranks get from or put into a rank's\n"
-    "memory is counted by those ranks), the mean size of what it sends, retransmitted packets,\n"
-    "and how much of its time the thread that called aq_init waits in the library, and for what.\n"
-    "JOB is the process id of the job's aqrun; in jobs of srun, mpirun or mpiexec.hydra it is "
-    "that\n"
-    "of the agent on the host of rank 0, where aqtop must run. The default is the only job "
-    "running\n"
-    "here. Only the user of the job and root may use it.\n"
+    "memory is counted by those ranks), the mean size of its messages and puts, retransmitted\n"
+    "packets, and the fraction of time for which the thread that called aq_init waits in the\n"
+    "library, and for what. JOB is the process id of the job's aqrun; in jobs of srun, mpirun or\n"
+    "mpiexec.hydra, it is that of the agent on the host of rank 0, where aqtop must run. The\n"
+    "default is the only job that runs here. Only the job's user and root can monitor it.\n"
     "\n"
     "Keys: q quits, s sorts by the next column, r reverses the order, arrows and page keys\n"
     "scroll.\n";
+
 static const char tail[] =
     "\n"
     "Exit code: 0; 1 if there is no such job or it ended before it could be shown; 2 for\n"

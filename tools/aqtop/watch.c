@@ -77,7 +77,7 @@ static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packe
              len != head + packet->rows * sizeof(packet->row[0]))
         snprintf(
             watch->why, sizeof(watch->why),
-            "%s has different counters than this aqtop: use the aqtop of the job's installation",
+            "%s and this aqtop have different counters: use the aqtop of the job's installation",
             job);
     return watch->why[0] != '\0';
 }
