@@ -1,5 +1,6 @@
-/* Estimate pi from random points in all processes, summed by an allreduce. Usage: allreduce
- * [POINTS] */
+/* Estimate pi from random points in all processes, summed by an allreduce.
+ *
+ * Usage: allreduce [POINTS_PER_RANK] */
 #include "check.h"
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ int main(int argc, char **argv)
 {
     uint64_t points = argc > 1 ? strtoull(argv[1], NULL, 0) : 200000;
     if (argc > 2 || points == 0) {
-        fprintf(stderr, "usage: allreduce [POINTS], of each process\n");
+        fprintf(stderr, "usage: allreduce [POINTS_PER_RANK]\n");
         return 2;
     }
     aq_team *world;

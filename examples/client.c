@@ -1,10 +1,10 @@
 /*
- * A client of the key-value service of server.c.
+ * A client of the key-value service of server.c. It waits up to five seconds for the server.
  *
- *   client URI set KEY VALUE client URI get KEY exit code 3: no such key client URI stop client
- *   URI time N get the value of "" N times and print the mean time
- *
- * It waits up to five seconds for the server to appear.
+ * - client URI set KEY VALUE
+ * - client URI get KEY: exit code 3 if there is no such key
+ * - client URI stop
+ * - client URI time N: request the value of "" N times, and print the mean time
  */
 #include "check.h"
 
@@ -34,7 +34,7 @@ static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
     return st == AQ_OK ? aq_event_wait(&answer, AQ_FOREVER) : st;
 }
 
-/* One request at a time. */
+/* Measure round trips, one at a time. */
 static aq_status measure(aq_team *pair, const char *key, size_t n, unsigned times)
 {
     struct timespec from, to;

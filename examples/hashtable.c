@@ -1,7 +1,7 @@
 /* A distributed hash table. An insertion is an active message to the owner of the key; a lookup is
- * a one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
+ * a one-sided get from the owner's segment.
  *
- * It verifies itself: exit code 1 if a value was wrong, missing or unexpected. */
+ * Usage: hashtable [KEYS_PER_RANK]. Exit code 1 if a value was wrong, missing or unexpected. */
 #include "check.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     int failed = 0;
     if (aq_team_rank(world) == 0) {
         failed = mine->errors != 0;
-        printf("%u ranks, %llu look-ups, %llu wrong: %s\n", aq_team_size(world),
+        printf("%u ranks, %llu lookups, %llu wrong: %s\n", aq_team_size(world),
                (unsigned long long)mine->lookups, (unsigned long long)mine->errors,
                failed ? "FAILED" : "all as expected");
     }

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #define FLOW           0.2 /* fraction of a difference that flows to a neighbor in one step */
-#define SERIAL_UPDATES 2e7 /* up to this amount of work is repeated serially by rank 0 */
+#define SERIAL_UPDATES 2e7 /* maximum cell updates that rank 0 repeats serially */
 #define MAX_SIDE       16384u
 #define MAX_STEPS      10000000u
 
@@ -82,8 +82,8 @@ static void compute(const double *now, double *next, size_t rows, size_t width)
     }
 }
 
-/* Start to put the outer row of this band into the halo of a neighbor. At the edge of the plate it
- * is copied to this rank's own halo, so that no heat flows there. */
+/* Start to put the outer row of this band into the halo of a neighbor. At an edge of the plate,
+ * copy it to this rank's own halo instead, so that no heat flows there. */
 static void send_row(const struct plate *plate, aq_rank neighbor, int upwards, const double *row,
                      double *own_halo, size_t state)
 {
@@ -100,8 +100,7 @@ static void send_row(const struct plate *plate, aq_rank neighbor, int upwards, c
     check(aq_put_nbi(world, neighbor, halo, row, bytes, 0), "aq_put_nbi");
 }
 
-/* Compute all steps. One barrier per step suffices: a neighbor that is ahead writes to the other
- * state. */
+/* One barrier per step suffices: a neighbor that is one step ahead writes to the other state. */
 static void simulate(const struct plate *plate, struct band band, void *segment)
 {
     aq_rank rank = aq_team_rank(world);
@@ -182,7 +181,7 @@ static int verify(const struct plate *plate, const double *field)
     if ((double)cells * (double)plate->steps <= SERIAL_UPDATES) {
         double worst = compare_with_serial(plate, field);
         int differs = !(worst < 1e-12);
-        printf("against one process alone: largest difference %.1e: %s\n", worst,
+        printf("compared with one process: maximum difference %.1e: %s\n", worst,
                differs ? "WRONG" : "right");
         wrong |= differs;
     }
@@ -255,14 +254,14 @@ static void usage(int code)
 }
 
 /* Parse a number from `text` up to `end_char`; anything else ends the program. */
-static size_t number(const char *text, char end_char, size_t least, size_t most, const char **rest)
+static size_t number(const char *text, char end_char, size_t min, size_t max, const char **rest)
 {
     char *end;
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != end_char || errno != 0 || value < least ||
-        value > most) {
-        fprintf(stderr, "heat: \"%s\" is not a number from %zu to %zu\n", text, least, most);
+    if (*text < '0' || *text > '9' || *end != end_char || errno != 0 || value < min ||
+        value > max) {
+        fprintf(stderr, "heat: \"%s\" is not a number from %zu to %zu\n", text, min, max);
         usage(2);
     }
     if (rest != NULL) *rest = end + 1;
@@ -277,12 +276,12 @@ static void options(struct plate *plate, int argc, char **argv)
         int known = strcmp(name, "--size") == 0 || strcmp(name, "--steps") == 0 ||
                     strcmp(name, "--output") == 0;
         if (!known || value == NULL) {
-            fprintf(stderr, "heat: %s %s\n", name, known ? "needs a value" : "is no option");
+            fprintf(stderr, "heat: %s %s\n", name, known ? "needs a value" : "is not an option");
             usage(2);
         }
         if (strcmp(name, "--size") == 0) {
             if (strchr(value, 'x') == NULL) {
-                fprintf(stderr, "heat: --size %s: needs width x height, such as 960x540\n", value);
+                fprintf(stderr, "heat: --size %s: give width x height, such as 960x540\n", value);
                 usage(2);
             }
             plate->width = number(value, 'x', 1, MAX_SIDE, &height);

@@ -1,8 +1,7 @@
 /*
  * A key-value service for separately started programs: listens at a URI, sleeps in poll(), and
- * answers clients (client.c).
- *
- *   server [URI] without a URI, the library chooses one, which is printed
+ * answers clients (client.c). Usage: server [URI]. Without a URI, the library chooses one. The URI
+ * is printed.
  */
 #include "check.h"
 
@@ -24,8 +23,8 @@ static int find(const char *key)
     return -1;
 }
 
-/* The payload is untrusted: accept it only if it is two NUL-terminated strings. */
-static int texts(const aq_am *am, char *first, char *second)
+/* The payload is untrusted: it is accepted only if it is two NUL-terminated strings. */
+static int two_strings(const aq_am *am, char *first, char *second)
 {
     const char *at = am->payload;
     size_t n = strnlen(at, am->nbytes);
@@ -49,7 +48,7 @@ static void answer(aq_am *am, const char *value)
 static void on_set(aq_am *am)
 {
     char key[TEXT], value[TEXT];
-    int i = texts(am, key, value) ? find(key) : -1;
+    int i = two_strings(am, key, value) ? find(key) : -1;
     if (i < 0 && (i = find("")) < 0) {
         answer(am, NULL); /* full */
         return;
@@ -62,7 +61,7 @@ static void on_set(aq_am *am)
 static void on_get(aq_am *am)
 {
     char key[TEXT], unused[TEXT];
-    int i = texts(am, key, unused) && key[0] != 0 ? find(key) : -1;
+    int i = two_strings(am, key, unused) && key[0] != 0 ? find(key) : -1;
     answer(am, i >= 0 ? table[i].value : NULL);
 }
 
@@ -81,10 +80,10 @@ static void say(const aq_connection_info *info, const char *what)
         printf("a client: %s\n", what);
 }
 
-static void take(const aq_connection_event *event)
+static void handle(const aq_connection_event *event)
 {
     aq_connection_info info;
-    if (event->connection == NULL) { /* just report it */
+    if (event->connection == NULL) { /* an event of the listener */
         int down = event->type == AQ_LISTENER_DOWN;
         printf("the network interface is %s\n", down ? "down" : "up again");
         fflush(stdout);
@@ -132,7 +131,7 @@ int main(int argc, char **argv)
     printf("listening at %s\n", aq_listener_uri(listener));
     fflush(stdout);
     for (unsigned idle = 0; running;) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* and those of the program */
+        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* a program adds its own descriptors */
         aq_connection_event event;
         aq_status st = aq_poll();
         if (st < AQ_OK) break;
@@ -140,7 +139,7 @@ int main(int argc, char **argv)
         /* Waking up takes longer than answering: poll for a while before sleeping. */
         if (idle > 1000 && aq_wait_prepare() == AQ_OK) poll(&wait, 1, -1);
         while (aq_connection_next_event(&event) == AQ_OK)
-            take(&event);
+            handle(&event);
     }
     check(aq_listener_close(listener), "aq_listener_close");
     return aq_finalize() == AQ_OK ? 0 : 1; /* closes open connections */

@@ -64,7 +64,7 @@ class Examples(Case):
 
     def test_hashtable(self):
         text = self.said("hashtable", "3000")
-        self.assertIn(f"{RANKS} ranks, {RANKS * 5000} look-ups, 0 wrong: all as expected", text)
+        self.assertIn(f"{RANKS} ranks, {RANKS * 5000} lookups, 0 wrong: all as expected", text)
 
     def heat(self, size, steps):
         with tempfile.TemporaryDirectory() as folder:
