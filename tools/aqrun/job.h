@@ -3,6 +3,7 @@
 #define AQRUN_JOB_H
 
 #include "base/base.h"
+#include "env.h"
 #include "job/desk.h"
 #include "job/hub/hub.h"
 #include "job/loop.h"
@@ -25,8 +26,7 @@ struct options {
     const char *hosts;     /* --hosts, or NULL */
     const char *hostfile;  /* --hostfile, or NULL */
     const char *output;    /* --output, or NULL */
-    const char **carried;  /* names of the variables of -E, NULL-terminated; or NULL */
-    bool carried_only;     /* --env-only */
+    struct env_filter env; /* -E and --env-only */
     bool oversubscribe;
     bool verbose;
     bool test_only;

@@ -78,7 +78,6 @@ void launch_open(void)
     struct aqi_settings_table *const tables[] = {&aqi_launch_settings};
     if (aqi_settings_load(tables, 1) != AQ_OK) launch_wrong(aq_error_message());
     launch.spawner = (enum aqi_spawner)aqi_launch_config.spawner;
-    launch.carry = (struct carry){job.options.carried, job.options.carried_only};
     if (job.options.hosts != NULL && job.options.hostfile != NULL)
         command_wrong("--hosts and --hostfile: give only one of them");
     if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
@@ -100,8 +99,8 @@ void launch_manager(void)
 {
     if (launch.spawner < AQI_SPAWNER_PMIX) return;
     char why[HOSTS_WHY];
-    const char **carried = carry_list(&launch.carry, environ);
-    if (carried == NULL) die("no memory for the environment");
+    const char **env = env_select(&job.options.env, environ);
+    if (env == NULL) die("no memory for the environment");
     const struct manager_wish wish = {.spawner = launch.spawner,
                                       .hosts = &launch.hosts,
                                       .place = &launch.place,
@@ -109,8 +108,8 @@ void launch_manager(void)
                                       .spread = job.options.hosts_wanted,
                                       .prefix = job.options.prefix,
                                       .oversubscribe = job.options.oversubscribe,
-                                      .carried = carried,
-                                      .only = launch.carry.only,
+                                      .env = env,
+                                      .only = job.options.env.only,
                                       .command = job.options.command,
                                       .verbose = job.options.verbose};
     bool mpi = launch.spawner == AQI_SPAWNER_MPI;

@@ -2,7 +2,6 @@
 #ifndef AQRUN_LAUNCH_H
 #define AQRUN_LAUNCH_H
 
-#include "carry.h"
 #include "job/launch.h"
 #include "place.h"
 
@@ -10,7 +9,6 @@ struct launch {
     enum aqi_spawner spawner; /* never AUTO */
     struct hosts hosts;       /* empty: only this machine */
     struct place place;
-    struct carry carry;
 };
 extern struct launch launch;
 

@@ -208,9 +208,9 @@ static char *manager_names(const struct manager_wish *wish)
     FILE *file = open_memstream(&text, &size);
     if (file == NULL) return NULL;
     bool some = false;
-    for (size_t i = 0; wish->carried[i] != NULL; i++)
-        if (manager_name(wish->carried[i], &len)) {
-            fprintf(file, "%s%.*s", some ? "," : "", (int)len, wish->carried[i]);
+    for (size_t i = 0; wish->env[i] != NULL; i++)
+        if (manager_name(wish->env[i], &len)) {
+            fprintf(file, "%s%.*s", some ? "," : "", (int)len, wish->env[i]);
             some = true;
         }
     if (fclose(file) == 0) return text;
@@ -252,10 +252,10 @@ static void manager_mpi(struct manager_words *to, const struct manager_wish *wis
         manager_add(to, "-genvlist");
         manager_add_text(to, "", manager_names(wish));
     }
-    for (size_t i = 0; !hydra && wish->carried[i] != NULL; i++) {
-        if (!manager_name(wish->carried[i], &len)) continue;
+    for (size_t i = 0; !hydra && wish->env[i] != NULL; i++) {
+        if (!manager_name(wish->env[i], &len)) continue;
         manager_add(to, "-x");
-        manager_add(to, "%.*s", (int)len, wish->carried[i]);
+        manager_add(to, "%.*s", (int)len, wish->env[i]);
     }
     if (wish->prefix) manager_add(to, hydra ? "-prepend-rank" : "--tag-output");
     if (wish->oversubscribe && !hydra) manager_add(to, "--oversubscribe");

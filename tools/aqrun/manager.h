@@ -12,8 +12,8 @@ struct manager_wish {
     bool named;      /* the hosts are specified by the user, not by the batch system */
     uint32_t spread; /* -N; 0: unspecified */
     bool prefix, oversubscribe;
-    const char *const *carried; /* variables to pass on, NAME=VALUE */
-    bool only;                  /* --env-only: pass on no other variables */
+    const char *const *env; /* variables to pass on, NAME=VALUE */
+    bool only;              /* --env-only: pass on no other variables */
     char *const *command;
     bool verbose;
 };

@@ -39,13 +39,13 @@ static void option_output(const char *value)
 }
 
 /* Variables named explicitly are always passed to other hosts. */
-static void option_carry(const char *name, size_t len)
+static void option_pass(const char *name, size_t len)
 {
     static size_t count;
-    const char **longer = realloc(job.options.carried, (count + 2) * sizeof(*longer));
+    const char **longer = realloc(job.options.env.names, (count + 2) * sizeof(*longer));
     char *copy = strndup(name, len);
     if (longer == NULL || copy == NULL) die("-E %s: %s", name, strerror(errno));
-    job.options.carried = longer;
+    job.options.env.names = longer;
     longer[count++] = copy;
     longer[count] = NULL;
 }
@@ -71,7 +71,7 @@ static void option_environment(const char *value)
     size_t name_len = strcspn(value, "=,");
     if (value[name_len] == '=' && option_is_name(value, name_len)) {
         if (putenv((char *)(uintptr_t)value) != 0) die("-E %s: %s", value, strerror(errno));
-        option_carry(value, name_len);
+        option_pass(value, name_len);
         return;
     }
     for (const char *at = value;; at++) {
@@ -81,7 +81,7 @@ static void option_environment(const char *value)
                 "-E %.80s: \"%.*s\" is not a variable name; write -E NAME,NAME or -E NAME=VALUE",
                 value, (int)aqi_min(len, 40), at);
         option_require(at, len);
-        option_carry(at, len);
+        option_pass(at, len);
         at += len;
         if (*at == '\0') return;
     }
@@ -142,7 +142,7 @@ static const struct command_row option_rows[] = {
      .take = option_environment},
     {0, "env-only", NULL,
      "pass only variables named by -E, and those that begin with AQ_ or GASNET_, to other hosts",
-     .flag = &job.options.carried_only},
+     .flag = &job.options.env.only},
     {'T', "transport", "LIST",
      "transports that may be used (sets AQ_TRANSPORTS; aqinfo lists them)",
      .variable = "AQ_TRANSPORTS"},

@@ -85,7 +85,7 @@ static void plan_surroundings(void)
     plan.ticket.ssh_command = aqi_launch_config.ssh_command;
     plan.ticket.ssh_options = aqi_launch_config.ssh_options;
     plan.ticket.argv = (const char **)(uintptr_t)job.options.command;
-    plan.ticket.environment = carry_list(&launch.carry, environ);
+    plan.ticket.environment = env_select(&job.options.env, environ);
     plan.ticket.addresses = nobody;
     if (plan.ticket.environment == NULL) die("no memory for the environment");
     plan_limits();

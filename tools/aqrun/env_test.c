@@ -1,5 +1,5 @@
-/* Which variables go to other hosts. */
-#include "carry.h"
+/* Tests env.c: which variables are passed to other hosts. */
+#include "env.h"
 
 #include "base/capture_test.h"
 #include <stdlib.h>
@@ -28,10 +28,10 @@ static char *environment[] = {"PATH=/bin",
                               "LD_LIBRARY_PATH=/opt/lib",
                               NULL};
 
-static void expect(const struct carry *carry, const char *names)
+static void expect(const struct env_filter *filter, const char *names)
 {
     char text[1024] = "";
-    const char **list = carry_list(carry, environment);
+    const char **list = env_select(filter, environment);
     assert_non_null(list);
     for (const char **entry = list; *entry != NULL; entry++) {
         strncat(text, *entry, strcspn(*entry, "="));
@@ -43,32 +43,32 @@ static void expect(const struct carry *carry, const char *names)
 
 static void all_but_local(void **state)
 {
-    const struct carry carry = {NULL, false};
-    expect(&carry, "PATH HOME A DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM BASH_FUNC_f%% "
-                   "LD_LIBRARY_PATH ");
+    const struct env_filter filter = {NULL, false};
+    expect(&filter, "PATH HOME A DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM BASH_FUNC_f%% "
+                    "LD_LIBRARY_PATH ");
 }
 
-static void named_ones_too(void **state)
+static void named_and_others(void **state)
 {
     static const char *names[] = {"DISPLAY", "NOT_SET", NULL};
-    const struct carry carry = {names, false};
-    expect(&carry, "PATH HOME A DISPLAY DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM "
-                   "BASH_FUNC_f%% LD_LIBRARY_PATH ");
+    const struct env_filter filter = {names, false};
+    expect(&filter, "PATH HOME A DISPLAY DISPLAYS PMI SLURM_JOB_ID AQ_WAIT GASNET_X TERM "
+                    "BASH_FUNC_f%% LD_LIBRARY_PATH ");
 }
 
-static void named_ones_only(void **state)
+static void named_only(void **state)
 {
     static const char *names[] = {"A", "SSH_AUTH_SOCK", NULL};
-    const struct carry carry = {names, true};
-    expect(&carry, "A SSH_AUTH_SOCK AQ_WAIT GASNET_X ");
+    const struct env_filter filter = {names, true};
+    expect(&filter, "A SSH_AUTH_SOCK AQ_WAIT GASNET_X ");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_but_local),
-        cmocka_unit_test(named_ones_too),
-        cmocka_unit_test(named_ones_only),
+        cmocka_unit_test(named_and_others),
+        cmocka_unit_test(named_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
