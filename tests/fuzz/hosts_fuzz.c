@@ -66,7 +66,7 @@ static void check_place(const struct hosts *hosts)
 {
     char why[HOSTS_WHY];
     struct place place;
-    const struct place_wish wish = {.ranks = 7, .oversubscribe = true};
+    const struct place_request wish = {.ranks = 7, .oversubscribe = true};
     fuzz_require(place_ranks(&place, hosts, &wish, why), "seven ranks can always be placed");
     fuzz_require(place.first[place.hosts] == 7, "all ranks are placed");
     free(place.first);

@@ -48,10 +48,10 @@ static bool launch_find(struct hosts *hosts)
 static void launch_place(void)
 {
     char why[HOSTS_WHY];
-    const struct place_wish wish = {.ranks = job.options.ranks,
-                                    .hosts = job.options.hosts_wanted,
-                                    .oversubscribe = job.options.oversubscribe};
-    if (!place_ranks(&launch.place, &launch.hosts, &wish, why)) launch_wrong(why);
+    const struct place_request request = {.ranks = job.options.ranks,
+                                          .hosts = job.options.hosts_wanted,
+                                          .oversubscribe = job.options.oversubscribe};
+    if (!place_ranks(&launch.place, &launch.hosts, &request, why)) launch_wrong(why);
     job.options.ranks = launch.place.ranks;
 }
 
@@ -101,23 +101,23 @@ void launch_manager(void)
     char why[HOSTS_WHY];
     const char **env = env_select(&job.options.env, environ);
     if (env == NULL) die("no memory for the environment");
-    const struct manager_wish wish = {.spawner = launch.spawner,
-                                      .hosts = &launch.hosts,
-                                      .place = &launch.place,
-                                      .named = launch_named && launch.hosts.count > 0,
-                                      .spread = job.options.hosts_wanted,
-                                      .prefix = job.options.prefix,
-                                      .oversubscribe = job.options.oversubscribe,
-                                      .env = env,
-                                      .only = job.options.env.only,
-                                      .command = job.options.command,
-                                      .verbose = job.options.verbose};
+    const struct manager_request request = {.spawner = launch.spawner,
+                                            .hosts = &launch.hosts,
+                                            .place = &launch.place,
+                                            .named = launch_named && launch.hosts.count > 0,
+                                            .spread = job.options.hosts_wanted,
+                                            .prefix = job.options.prefix,
+                                            .oversubscribe = job.options.oversubscribe,
+                                            .env = env,
+                                            .only = job.options.env.only,
+                                            .command = job.options.command,
+                                            .verbose = job.options.verbose};
     bool mpi = launch.spawner == AQI_SPAWNER_MPI;
     const char *command = mpi ? aqi_launch_config.mpirun : aqi_launch_config.pmirun;
     const char *variable = aqi_setting_variable(mpi ? "AQ_MPIRUN_CMD" : "AQ_PMIRUN_CMD");
     static char **argv; /* never freed: its words are allocated separately */
-    argv = *command != '\0' ? manager_template(&wish, variable, command, why)
-                            : manager_command(&wish, why);
+    argv = *command != '\0' ? manager_template(&request, variable, command, why)
+                            : manager_command(&request, why);
     if (argv == NULL) launch_wrong(why);
     if (job.options.test_only) {
         print_words(argv);

@@ -169,15 +169,15 @@ void manager_add_text(struct manager_words *to, const char *prefix, char *text)
 }
 
 /* List hosts as "a:2,b:1", or without the numbers. */
-static char *manager_list(const struct manager_wish *wish, bool numbers)
+static char *manager_list(const struct manager_request *request, bool numbers)
 {
     char *text = NULL;
     size_t size;
     FILE *file = open_memstream(&text, &size);
     if (file == NULL) return NULL;
-    for (uint32_t i = 0; i < wish->place->hosts; i++) {
-        fprintf(file, "%s%s", i > 0 ? "," : "", wish->hosts->list[i].name);
-        if (numbers) fprintf(file, ":%u", place_count(wish->place, i));
+    for (uint32_t i = 0; i < request->place->hosts; i++) {
+        fprintf(file, "%s%s", i > 0 ? "," : "", request->hosts->list[i].name);
+        if (numbers) fprintf(file, ":%u", place_count(request->place, i));
     }
     if (fclose(file) == 0) return text;
     free(text);
@@ -201,16 +201,16 @@ static bool manager_name(const char *entry, size_t *len)
     return *len > 0 && entry[*len] == '=' && (entry[0] < '0' || entry[0] > '9');
 }
 
-static char *manager_names(const struct manager_wish *wish)
+static char *manager_names(const struct manager_request *request)
 {
     char *text = NULL;
     size_t size, len;
     FILE *file = open_memstream(&text, &size);
     if (file == NULL) return NULL;
     bool some = false;
-    for (size_t i = 0; wish->env[i] != NULL; i++)
-        if (manager_name(wish->env[i], &len)) {
-            fprintf(file, "%s%.*s", some ? "," : "", (int)len, wish->env[i]);
+    for (size_t i = 0; request->env[i] != NULL; i++)
+        if (manager_name(request->env[i], &len)) {
+            fprintf(file, "%s%.*s", some ? "," : "", (int)len, request->env[i]);
             some = true;
         }
     if (fclose(file) == 0) return text;
@@ -218,47 +218,47 @@ static char *manager_names(const struct manager_wish *wish)
     return NULL;
 }
 
-static bool manager_slurm(struct manager_words *to, const struct manager_wish *wish,
+static bool manager_slurm(struct manager_words *to, const struct manager_request *request,
                           char why[HOSTS_WHY])
 {
-    uint32_t hosts = wish->named ? wish->place->hosts : wish->spread;
-    if (wish->named && !manager_even(wish->place))
+    uint32_t hosts = request->named ? request->place->hosts : request->spread;
+    if (request->named && !manager_even(request->place))
         return aqi_explain(
             why, HOSTS_WHY,
             "srun distributes processes evenly, but these hosts have different numbers of slots: "
             "add -N, give each host the same number, or use --spawner ssh");
-    manager_add(to, "--ntasks=%u", wish->place->ranks);
+    manager_add(to, "--ntasks=%u", request->place->ranks);
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
-    if (wish->named) manager_add_text(to, "--nodelist=", manager_list(wish, false));
-    if (wish->only)
-        manager_add_text(to, "--export=", manager_names(wish));
+    if (request->named) manager_add_text(to, "--nodelist=", manager_list(request, false));
+    if (request->only)
+        manager_add_text(to, "--export=", manager_names(request));
     else
         manager_add(to, "--export=ALL");
-    if (wish->prefix) manager_add(to, "--label");
-    if (wish->oversubscribe) manager_add(to, "--overcommit");
+    if (request->prefix) manager_add(to, "--label");
+    if (request->oversubscribe) manager_add(to, "--overcommit");
     return true;
 }
 
-static void manager_mpi(struct manager_words *to, const struct manager_wish *wish, bool hydra)
+static void manager_mpi(struct manager_words *to, const struct manager_request *request, bool hydra)
 {
     size_t len;
     manager_add(to, "-n");
-    manager_add(to, "%u", wish->place->ranks);
-    if (wish->hosts->count > 0 && (wish->named || wish->spread > 0)) {
+    manager_add(to, "%u", request->place->ranks);
+    if (request->hosts->count > 0 && (request->named || request->spread > 0)) {
         manager_add(to, hydra ? "-hosts" : "--host");
-        manager_add_text(to, "", manager_list(wish, true));
+        manager_add_text(to, "", manager_list(request, true));
     }
-    if (hydra && wish->only) {
+    if (hydra && request->only) {
         manager_add(to, "-genvlist");
-        manager_add_text(to, "", manager_names(wish));
+        manager_add_text(to, "", manager_names(request));
     }
-    for (size_t i = 0; !hydra && wish->env[i] != NULL; i++) {
-        if (!manager_name(wish->env[i], &len)) continue;
+    for (size_t i = 0; !hydra && request->env[i] != NULL; i++) {
+        if (!manager_name(request->env[i], &len)) continue;
         manager_add(to, "-x");
-        manager_add(to, "%.*s", (int)len, wish->env[i]);
+        manager_add(to, "%.*s", (int)len, request->env[i]);
     }
-    if (wish->prefix) manager_add(to, hydra ? "-prepend-rank" : "--tag-output");
-    if (wish->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
+    if (request->prefix) manager_add(to, hydra ? "-prepend-rank" : "--tag-output");
+    if (request->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
 }
 
 void manager_forget(struct manager_words *words)
@@ -268,21 +268,21 @@ void manager_forget(struct manager_words *words)
     free(words->argv);
 }
 
-char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY])
+char **manager_command(const struct manager_request *request, char why[HOSTS_WHY])
 {
     enum manager_flavor flavor;
     struct manager_words to = {0};
-    const struct manager_row *row = manager_find(wish->spawner, &flavor, why);
+    const struct manager_row *row = manager_find(request->spawner, &flavor, why);
     if (row == NULL) return NULL;
     manager_add(&to, "%s", row->program);
     if (row->option != NULL) manager_add(&to, "%s", row->option);
     if (flavor != MANAGER_SLURM) {
-        manager_mpi(&to, wish, flavor == MANAGER_HYDRA);
-    } else if (!manager_slurm(&to, wish, why)) {
+        manager_mpi(&to, request, flavor == MANAGER_HYDRA);
+    } else if (!manager_slurm(&to, request, why)) {
         manager_forget(&to);
         return NULL;
     }
-    for (char *const *word = wish->command; *word != NULL; word++)
+    for (char *const *word = request->command; *word != NULL; word++)
         manager_add(&to, "%s", *word);
     if (!to.failed) return to.argv;
     manager_forget(&to);

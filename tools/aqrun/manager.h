@@ -5,7 +5,7 @@
 #include "job/launch.h"
 #include "place.h"
 
-struct manager_wish {
+struct manager_request {
     enum aqi_spawner spawner; /* AQI_SPAWNER_PMIX or a later one */
     const struct hosts *hosts;
     const struct place *place;
@@ -33,10 +33,10 @@ void manager_forget(struct manager_words *words);
  * The command line of the first suitable manager on PATH, NULL-terminated and never freed. NULL:
  * see `why`.
  */
-char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY]);
+char **manager_command(const struct manager_request *request, char why[HOSTS_WHY]);
 
 /* template.c: the same for the command in `variable`, with its placeholders replaced. */
-char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
-                        char why[HOSTS_WHY]);
+char **manager_template(const struct manager_request *request, const char *variable,
+                        const char *text, char why[HOSTS_WHY]);
 
 #endif

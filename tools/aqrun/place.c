@@ -53,26 +53,26 @@ static void place_spread(const struct place_deal *deal, uint32_t ranks)
     }
 }
 
-static bool place_check_hosts(const struct hosts *list, const struct place_wish *wish,
+static bool place_check_hosts(const struct hosts *list, const struct place_request *request,
                               char why[HOSTS_WHY])
 {
-    if (wish->hosts > 1 && list->count == 0)
+    if (request->hosts > 1 && list->count == 0)
         return aqi_explain(
             why, HOSTS_WHY,
             "-N %u: only this machine is known; name hosts with --hosts or --hostfile, or omit -N",
-            wish->hosts);
-    if (list->count > 0 && wish->hosts > list->count)
+            request->hosts);
+    if (list->count > 0 && request->hosts > list->count)
         return aqi_explain(why, HOSTS_WHY,
                            "-N %u: there are only %u hosts; name more, or request fewer",
-                           wish->hosts, list->count);
-    if (wish->ranks != 0 && wish->hosts > wish->ranks)
+                           request->hosts, list->count);
+    if (request->ranks != 0 && request->hosts > request->ranks)
         return aqi_explain(why, HOSTS_WHY,
                            "-n %u -N %u: each host needs at least one process; request fewer hosts",
-                           wish->ranks, wish->hosts);
+                           request->ranks, request->hosts);
     return true;
 }
 
-static bool place_check_ranks(const struct hosts *list, const struct place_wish *wish,
+static bool place_check_ranks(const struct hosts *list, const struct place_request *request,
                               uint32_t hosts, uint64_t ranks, char why[HOSTS_WHY])
 {
     uint64_t slots = hosts_slots(list, hosts);
@@ -81,7 +81,7 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
             why, HOSTS_WHY,
             "the hosts have %llu slots, but a job has at most %u processes: set the number with -n",
             (unsigned long long)ranks, AQI_MAX_RANKS);
-    if (!list->counted || ranks <= slots || wish->oversubscribe) return true;
+    if (!list->counted || ranks <= slots || request->oversubscribe) return true;
     return aqi_explain(why, HOSTS_WHY,
                        "-n %llu: the hosts in use (%u) have only %llu slots; start fewer "
                        "processes, give hosts more slots (--hosts %s*SLOTS), or add "
@@ -105,18 +105,18 @@ static void place_finish(struct place *place, const struct place_deal *deal)
     place->first = deal->ranks;
 }
 
-bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
-                 char why[HOSTS_WHY])
+bool place_ranks(struct place *place, const struct hosts *hosts,
+                 const struct place_request *request, char why[HOSTS_WHY])
 {
     static const struct host here = {.here = true};
     const struct hosts alone = {.list = (struct host *)(uintptr_t)&here, .count = 1};
     *place = (struct place){0};
-    if (!place_check_hosts(hosts, wish, why)) return false;
+    if (!place_check_hosts(hosts, request, why)) return false;
     struct place_deal deal = {.list = hosts->count > 0 ? hosts : &alone};
-    deal.hosts = wish->hosts > 0 ? wish->hosts : deal.list->count;
-    uint64_t ranks = wish->ranks;
+    deal.hosts = request->hosts > 0 ? request->hosts : deal.list->count;
+    uint64_t ranks = request->ranks;
     if (ranks == 0) ranks = deal.list->counted ? hosts_slots(deal.list, deal.hosts) : deal.hosts;
-    if (!place_check_ranks(deal.list, wish, deal.hosts, ranks, why)) return false;
+    if (!place_check_ranks(deal.list, request, deal.hosts, ranks, why)) return false;
     deal.ranks = calloc((size_t)deal.hosts + 1, sizeof(*deal.ranks));
     if (deal.ranks == NULL)
         return aqi_explain(why, HOSTS_WHY, "no memory for %u hosts", deal.hosts);
@@ -125,7 +125,7 @@ bool place_ranks(struct place *place, const struct hosts *hosts, const struct pl
     for (uint32_t i = 0; rounds > 0 && i < deal.hosts; i++)
         deal.ranks[i] = rounds * place_room(&deal, i);
     uint32_t rest = (uint32_t)(ranks - rounds * slots);
-    bool evenly = wish->hosts > 0 || !deal.list->counted;
+    bool evenly = request->hosts > 0 || !deal.list->counted;
     (evenly ? place_spread : place_fill)(&deal, rest);
     place_finish(place, &deal);
     return true;

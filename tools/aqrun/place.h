@@ -5,7 +5,7 @@
 #include "hosts.h"
 
 /* The requested placement. */
-struct place_wish {
+struct place_request {
     uint32_t ranks;     /* 0: the number of slots, or without slots one per host */
     uint32_t hosts;     /* 0: as many as necessary */
     bool oversubscribe; /* more ranks than slots are allowed */
@@ -29,8 +29,8 @@ struct place {
  * An empty list means this machine alone, for any number of ranks (one by default). On failure,
  * returns false with the problem and its solution in `why`.
  */
-bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
-                 char why[HOSTS_WHY]);
+bool place_ranks(struct place *place, const struct hosts *hosts,
+                 const struct place_request *request, char why[HOSTS_WHY]);
 
 static inline uint32_t place_count(const struct place *place, uint32_t host)
 {

@@ -18,7 +18,7 @@ static void placements(void **state)
 {
     static const struct {
         const char *hosts;
-        struct place_wish wish;
+        struct place_request request;
         const char *counts; /* of ranks, per host */
     } cases[] = {
         {"", {0, 0, false}, "1"},
@@ -49,7 +49,7 @@ static void placements(void **state)
         struct hosts hosts = hosts_of(cases[i].hosts);
         struct place place;
         char why[HOSTS_WHY], text[256] = "";
-        if (!place_ranks(&place, &hosts, &cases[i].wish, why)) fail_msg("%s", why);
+        if (!place_ranks(&place, &hosts, &cases[i].request, why)) fail_msg("%s", why);
         for (uint32_t k = 0; k < place.hosts; k++)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u", k > 0 ? " " : "",
                      place_count(&place, k));
@@ -59,11 +59,11 @@ static void placements(void **state)
     }
 }
 
-static void wishes_that_cannot_be(void **state)
+static void impossible_requests(void **state)
 {
     static const struct {
         const char *hosts;
-        struct place_wish wish;
+        struct place_request request;
         const char *why;
     } cases[] = {
         {"", {4, 2, false}, "-N 2: only this machine is known; name hosts"},
@@ -78,7 +78,7 @@ static void wishes_that_cannot_be(void **state)
         struct hosts hosts = hosts_of(cases[i].hosts);
         struct place place;
         char why[HOSTS_WHY] = "";
-        assert_false(place_ranks(&place, &hosts, &cases[i].wish, why));
+        assert_false(place_ranks(&place, &hosts, &cases[i].request, why));
         if (strstr(why, cases[i].why) == NULL) fail_msg("%s", why);
         hosts_free(&hosts);
     }
@@ -96,21 +96,21 @@ static void check_any(unsigned seed)
         snprintf(list + strlen(list), sizeof(list) - strlen(list), counted ? "n%u*%u," : "n%u,", i,
                  1 + (unsigned)random() % 5);
     struct hosts hosts = hosts_of(list);
-    struct place_wish wish = {.ranks = (uint32_t)random() % 40,
-                              .hosts = (uint32_t)random() % (count + 1),
-                              .oversubscribe = random() % 2 == 0};
+    struct place_request request = {.ranks = (uint32_t)random() % 40,
+                                    .hosts = (uint32_t)random() % (count + 1),
+                                    .oversubscribe = random() % 2 == 0};
     struct place place;
-    if (!place_ranks(&place, &hosts, &wish, why)) {
+    if (!place_ranks(&place, &hosts, &request, why)) {
         assert_true(why[0] != '\0');
         hosts_free(&hosts);
         return;
     }
-    assert_true(wish.ranks == 0 || place.ranks == wish.ranks);
-    assert_true(wish.hosts == 0 || place.hosts == wish.hosts);
+    assert_true(request.ranks == 0 || place.ranks == request.ranks);
+    assert_true(request.hosts == 0 || place.hosts == request.hosts);
     assert_true(place.first[0] == 0 && place.first[place.hosts] == place.ranks);
     for (uint32_t host = 0; host < place.hosts; host++) {
         assert_true(place_count(&place, host) > 0);
-        if (hosts.counted && !wish.oversubscribe)
+        if (hosts.counted && !request.oversubscribe)
             assert_true(place_count(&place, host) <= hosts.list[host].slots);
     }
     free(place.first);
@@ -127,7 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(placements),
-        cmocka_unit_test(wishes_that_cannot_be),
+        cmocka_unit_test(impossible_requests),
         cmocka_unit_test(any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,24 +90,24 @@ static void session_free(struct session *session)
     free(session);
 }
 
-bool session_start(struct sessions *sessions, const struct session_wish *wish)
+bool session_start(struct sessions *sessions, const struct session_request *request)
 {
     struct session *session = calloc(1, sizeof(*session));
-    char *name = strdup(wish->name);
+    char *name = strdup(request->name);
     if (session == NULL || name == NULL) {
-        if (wish->ticket != NULL) explicit_bzero(wish->ticket, wish->ticket_len);
-        free(wish->ticket);
-        free(wish->argv);
+        if (request->ticket != NULL) explicit_bzero(request->ticket, request->ticket_len);
+        free(request->ticket);
+        free(request->argv);
         free(session);
         free(name);
         return false;
     }
     session->all = sessions;
-    session->host = wish->host;
+    session->host = request->host;
     session->name = name;
-    session->argv = wish->argv;
-    session->ticket = wish->ticket;
-    session->ticket_len = wish->ticket_len;
+    session->argv = request->argv;
+    session->ticket = request->ticket;
+    session->ticket_len = request->ticket_len;
     session->input.fd = -1;
     for (int i = 0; i < 2; i++) {
         session->streams[i].source.fd = -1;

@@ -49,7 +49,7 @@ void sessions_close(struct sessions *sessions);
  * The session to start. `argv` is from ssh_argv, `ticket` from malloc; session_start takes
  * ownership of both, and frees them even on failure.
  */
-struct session_wish {
+struct session_request {
     uint32_t host;
     const char *name; /* of the host; copied */
     char **argv;
@@ -58,7 +58,7 @@ struct session_wish {
 };
 
 /* Queue a session. Returns false if out of memory. */
-bool session_start(struct sessions *sessions, const struct session_wish *wish);
+bool session_start(struct sessions *sessions, const struct session_request *request);
 /* The agent of this host has attached: its timeout is canceled, and the next session may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
 

@@ -143,14 +143,14 @@ static void start_with(struct sessions *sessions, const char *command, uint32_t 
 {
     char why[SSH_WHY];
     const struct ssh_way way = {command, "", agent_path};
-    struct session_wish wish = {.host = host, .name = name, .ticket_len = ticket_len};
-    wish.argv = ssh_argv(&way, name, why);
-    assert_non_null(wish.argv);
-    wish.ticket = malloc(ticket_len + 1);
-    assert_non_null(wish.ticket);
+    struct session_request request = {.host = host, .name = name, .ticket_len = ticket_len};
+    request.argv = ssh_argv(&way, name, why);
+    assert_non_null(request.argv);
+    request.ticket = malloc(ticket_len + 1);
+    assert_non_null(request.ticket);
     for (size_t i = 0; i < ticket_len; i++)
-        wish.ticket[i] = (uint8_t)(i * 7 + i / 251);
-    assert_true(session_start(sessions, &wish));
+        request.ticket[i] = (uint8_t)(i * 7 + i / 251);
+    assert_true(session_start(sessions, &request));
 }
 
 static void start(struct sessions *sessions, uint32_t host, const char *name, size_t ticket_len)

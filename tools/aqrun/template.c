@@ -8,7 +8,7 @@
 
 struct template
 {
-    const struct manager_wish *wish;
+    const struct manager_request *request;
     const char *variable; /* name of the variable, for messages */
     struct manager_words words;
     bool has_program;
@@ -17,7 +17,7 @@ struct template
 /* Expand a placeholder that stands for several words. Returns false if the word is not one. */
 static bool template_list(struct template *to, const char *word)
 {
-    char *const *command = to->wish->command;
+    char *const *command = to->request->command;
     if (strcmp(word, "%C") == 0 || strcmp(word, "%A") == 0) {
         for (command += word[1] == 'A'; *command != NULL; command++)
             manager_add(&to->words, "%s", *command);
@@ -25,7 +25,7 @@ static bool template_list(struct template *to, const char *word)
         return true;
     }
     if (strcmp(word, "%V") != 0) return false;
-    if (to->wish->verbose) manager_add(&to->words, "-v");
+    if (to->request->verbose) manager_add(&to->words, "-v");
     return true;
 }
 
@@ -49,9 +49,9 @@ static char *template_word(struct template *to, const char *word, char *why, siz
         }
         word += *word == '%';
         if (sign == 'N')
-            fprintf(file, "%u", to->wish->place->ranks);
+            fprintf(file, "%u", to->request->place->ranks);
         else if (sign == 'P')
-            fputs(to->wish->command[0], file);
+            fputs(to->request->command[0], file);
         else
             fputc(*word, file);
         to->has_program = to->has_program || sign == 'P';
@@ -73,10 +73,10 @@ static bool template_expand(struct template *to, char *const *words, char *why, 
     return true;
 }
 
-char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
-                        char why[HOSTS_WHY])
+char **manager_template(const struct manager_request *request, const char *variable,
+                        const char *text, char why[HOSTS_WHY])
 {
-    struct template to = {.wish = wish, .variable = variable};
+    struct template to = {.request = request, .variable = variable};
     char **words = ssh_words(text);
     snprintf(why, HOSTS_WHY, "%s=\"%.200s\": out of memory", variable, text);
     if (words == NULL) return NULL;

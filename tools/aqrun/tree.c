@@ -125,18 +125,18 @@ static void tree_start(const struct ticket_host *child)
                                 .options = tree.plan.ssh_options,
                                 .aqrun = tree.plan.remote_aqrun};
     struct ticket ticket = tree.plan;
-    struct session_wish wish = {.host = child->number, .name = child->name};
+    struct session_request request = {.host = child->number, .name = child->name};
     struct ticket_host *part = tree_part(child->number, &ticket.tree_count);
     ticket.host = child->number;
     ticket.tree = part;
     ticket.addresses = tree_addresses();
-    wish.ticket = ticket_encode(&ticket, &wish.ticket_len, why);
+    request.ticket = ticket_encode(&ticket, &request.ticket_len, why);
     free(part);
     free(ticket.addresses);
-    if (wish.ticket == NULL) die("the ticket of host %s: %s", child->name, why);
-    wish.argv = ssh_argv(&way, child->name, why);
-    if (wish.argv == NULL) die("host %s: %s", child->name, why);
-    if (!session_start(tree.sessions, &wish)) die("no memory to start host %s", child->name);
+    if (request.ticket == NULL) die("the ticket of host %s: %s", child->name, why);
+    request.argv = ssh_argv(&way, child->name, why);
+    if (request.argv == NULL) die("host %s: %s", child->name, why);
+    if (!session_start(tree.sessions, &request)) die("no memory to start host %s", child->name);
 }
 
 void tree_open(const struct ticket *plan)
