@@ -146,10 +146,10 @@ const char *launch_aqrun(void)
 static char **launch_agent(uint32_t host)
 {
     char why[SSH_WHY];
-    const struct ssh_way way = {.command = aqi_launch_config.ssh_command,
-                                .options = aqi_launch_config.ssh_options,
-                                .aqrun = launch_aqrun()};
-    char **argv = ssh_argv(&way, launch.hosts.list[host].name, why);
+    const struct ssh_config config = {.command = aqi_launch_config.ssh_command,
+                                      .options = aqi_launch_config.ssh_options,
+                                      .aqrun = launch_aqrun()};
+    char **argv = ssh_argv(&config, launch.hosts.list[host].name, why);
     if (argv == NULL) launch_wrong(why);
     return argv;
 }

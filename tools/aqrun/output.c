@@ -31,15 +31,15 @@ static int output_reopen(int fd)
 void output_open(struct output *output, int fd, const char *name)
 {
     struct stat info;
-    *output = (struct output){.name = name, .way = OUTPUT_FILE};
+    *output = (struct output){.name = name, .method = OUTPUT_FILE};
     int use = fd;
     if (fstat(fd, &info) != 0) {
         output->closed = true;
     } else if (S_ISSOCK(info.st_mode)) {
-        output->way = OUTPUT_SOCKET;
+        output->method = OUTPUT_SOCKET;
     } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
         int own = output_reopen(fd);
-        output->way = own >= 0 ? OUTPUT_OWN : OUTPUT_POLLED;
+        output->method = own >= 0 ? OUTPUT_OWN : OUTPUT_POLLED;
         if (own >= 0) use = own;
     }
     aqi_source_open(&output->source, use, output_ready);
@@ -47,7 +47,8 @@ void output_open(struct output *output, int fd, const char *name)
 
 void output_open_far(struct output *output, unsigned stream)
 {
-    *output = (struct output){.name = "the output of ranks", .way = OUTPUT_HUB, .stream = stream};
+    *output =
+        (struct output){.name = "the output of ranks", .method = OUTPUT_HUB, .stream = stream};
     aqi_source_open(&output->source, -1, output_ready);
 }
 
@@ -71,7 +72,7 @@ static ssize_t output_attempt(const struct output *output)
 {
     int fd = output->source.fd;
     struct pollfd state = {.fd = fd, .events = POLLOUT};
-    switch (output->way) {
+    switch (output->method) {
     case OUTPUT_HUB:
         return output_to_hub(output);
     case OUTPUT_SOCKET:

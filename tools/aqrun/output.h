@@ -8,7 +8,7 @@
 #include "job/loop.h"
 
 /* How to write without blocking, depending on the kind of descriptor. */
-enum output_way {
+enum output_method {
     OUTPUT_OWN,    /* reopened as non-blocking */
     OUTPUT_SOCKET, /* MSG_DONTWAIT */
     OUTPUT_POLLED, /* shared, and others may not expect O_NONBLOCK: poll before each write */
@@ -26,7 +26,7 @@ struct bytes {
 struct output {
     struct aqi_source source;
     const char *name;
-    enum output_way way;
+    enum output_method method;
     bool closed;          /* there is no longer a reader */
     bool full;            /* relays wait until enough has been written */
     unsigned stream;      /* HUB */

@@ -142,9 +142,9 @@ static void start_with(struct sessions *sessions, const char *command, uint32_t 
                        const char *name, size_t ticket_len)
 {
     char why[SSH_WHY];
-    const struct ssh_way way = {command, "", agent_path};
+    const struct ssh_config config = {command, "", agent_path};
     struct session_request request = {.host = host, .name = name, .ticket_len = ticket_len};
-    request.argv = ssh_argv(&way, name, why);
+    request.argv = ssh_argv(&config, name, why);
     assert_non_null(request.argv);
     request.ticket = malloc(ticket_len + 1);
     assert_non_null(request.ticket);

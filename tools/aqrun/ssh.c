@@ -104,16 +104,16 @@ static bool ssh_is_openssh(const char *command)
     return strcmp(slash != NULL ? slash + 1 : command, "ssh") == 0;
 }
 
-static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const char *host,
+static bool ssh_fill(struct ssh_words *words, const struct ssh_config *config, const char *host,
                      const char *line, char why[SSH_WHY])
 {
-    ssh_split(words, way->command);
+    ssh_split(words, config->command);
     bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
     if (words->count == 0)
         return aqi_explain(why, SSH_WHY,
                            "the command by which other hosts are reached is empty: set %s",
                            aqi_setting_variable("AQ_SSH_CMD"));
-    ssh_split(words, way->options);
+    ssh_split(words, config->options);
     for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
         ssh_add(words, ssh_defaults[i]);
     ssh_add(words, host);
@@ -122,10 +122,10 @@ static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const c
     return true;
 }
 
-char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
+char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_WHY])
 {
-    char *line = ssh_remote_line(way->aqrun);
-    size_t given = strlen(way->command) + strlen(way->options);
+    char *line = ssh_remote_line(config->aqrun);
+    size_t given = strlen(config->command) + strlen(config->options);
     /* There are at most as many words as characters, and words never grow. */
     size_t most = given + AQI_COUNT_OF(ssh_defaults) + 4;
     size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
@@ -137,7 +137,7 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
         return NULL;
     }
     struct ssh_words words = {.argv = argv, .bytes = (char *)(argv + most)};
-    bool filled = ssh_fill(&words, way, host, line, why);
+    bool filled = ssh_fill(&words, config, host, line, why);
     free(line);
     if (filled) return argv;
     free(argv);

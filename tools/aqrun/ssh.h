@@ -8,7 +8,7 @@
 #define SSH_WHY 512u
 
 /* How to reach hosts. */
-struct ssh_way {
+struct ssh_config {
     const char *command; /* words, as for a shell: ssh, or /opt/bin/oarsh -v */
     const char *options; /* also words */
     const char *aqrun;   /* path of aqrun on the host */
@@ -25,7 +25,7 @@ char **ssh_words(const char *text);
  * command is ssh, options that disable prompts are added; the user's options precede them and so
  * take precedence. NULL: see `why`.
  */
-char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY]);
+char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_WHY]);
 
 /*
  * The command by which users can find out why a host cannot be reached, and answer prompts of ssh:

@@ -13,8 +13,8 @@ static const char *joined(const char *command, const char *options, const char *
 {
     static char text[1024];
     char why[SSH_WHY] = "";
-    const struct ssh_way way = {command, options, "/opt/bin/aqrun"};
-    char **argv = ssh_argv(&way, host, why);
+    const struct ssh_config config = {command, options, "/opt/bin/aqrun"};
+    char **argv = ssh_argv(&config, host, why);
     text[0] = '\0';
     if (argv == NULL) return strcpy(text, why);
     for (char **word = argv; *word != NULL; word++)
@@ -42,8 +42,8 @@ static void words(void **state)
 static void by_hand(void **state)
 {
     char why[SSH_WHY], text[256], small[12];
-    const struct ssh_way way = {"ssh", "-o 'A b'", "/opt/bin/aqrun"};
-    char **argv = ssh_argv(&way, "n3", why);
+    const struct ssh_config config = {"ssh", "-o 'A b'", "/opt/bin/aqrun"};
+    char **argv = ssh_argv(&config, "n3", why);
     assert_non_null(argv);
     ssh_by_hand(argv, text, sizeof(text));
     assert_string_equal(text, "ssh -o 'A b' n3 true");

@@ -121,9 +121,9 @@ static const char **tree_addresses(void)
 static void tree_start(const struct ticket_host *child)
 {
     char why[SSH_WHY + TICKET_WHY];
-    const struct ssh_way way = {.command = tree.plan.ssh_command,
-                                .options = tree.plan.ssh_options,
-                                .aqrun = tree.plan.remote_aqrun};
+    const struct ssh_config config = {.command = tree.plan.ssh_command,
+                                      .options = tree.plan.ssh_options,
+                                      .aqrun = tree.plan.remote_aqrun};
     struct ticket ticket = tree.plan;
     struct session_request request = {.host = child->number, .name = child->name};
     struct ticket_host *part = tree_part(child->number, &ticket.tree_count);
@@ -134,7 +134,7 @@ static void tree_start(const struct ticket_host *child)
     free(part);
     free(ticket.addresses);
     if (request.ticket == NULL) die("the ticket of host %s: %s", child->name, why);
-    request.argv = ssh_argv(&way, child->name, why);
+    request.argv = ssh_argv(&config, child->name, why);
     if (request.argv == NULL) die("host %s: %s", child->name, why);
     if (!session_start(tree.sessions, &request)) die("no memory to start host %s", child->name);
 }
