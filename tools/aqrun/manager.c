@@ -1,4 +1,4 @@
-/* Starting the processes with an available manager: selects one, and translates the options. */
+/* Selects a manager that is available, and translates the options to its own. */
 #include "manager.h"
 #include "base/array.h"
 #include "base/fail.h"
@@ -13,16 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MANAGER_PATIENCE_MS 5000
+#define MANAGER_TIMEOUT_MS 5000
 
 /* The manager whose options a program accepts. */
-enum manager_flavor { MANAGER_ASK, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA, MANAGER_NONE };
+enum manager_flavor { MANAGER_UNKNOWN, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA };
 
 struct manager_row {
     enum aqi_spawner spawner;
     const char *program;
-    enum manager_flavor flavor; /* MANAGER_ASK: determined from its output */
-    unsigned suits;             /* set of acceptable flavors, as bits */
+    enum manager_flavor flavor; /* MANAGER_UNKNOWN: determined from its version */
+    unsigned accepted;          /* flavors, as bits */
     const char *option;         /* selects the protocol */
 };
 
@@ -34,24 +34,24 @@ static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_PMIX, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmix"},
     {AQI_SPAWNER_PMIX, "prterun", MANAGER_OPENMPI, MANAGER_ANY, NULL},
     {AQI_SPAWNER_PMIX, "mpirun.openmpi", MANAGER_OPENMPI, MANAGER_ANY, NULL},
-    {AQI_SPAWNER_PMIX, "mpirun", MANAGER_ASK, MANAGER_BIT(MANAGER_OPENMPI), NULL},
-    {AQI_SPAWNER_PMIX, "mpiexec", MANAGER_ASK, MANAGER_BIT(MANAGER_OPENMPI), NULL},
+    {AQI_SPAWNER_PMIX, "mpirun", MANAGER_UNKNOWN, MANAGER_BIT(MANAGER_OPENMPI), NULL},
+    {AQI_SPAWNER_PMIX, "mpiexec", MANAGER_UNKNOWN, MANAGER_BIT(MANAGER_OPENMPI), NULL},
     {AQI_SPAWNER_PMI2, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmi2"},
     {AQI_SPAWNER_PMI, "mpiexec.hydra", MANAGER_HYDRA, MANAGER_ANY, NULL},
-    {AQI_SPAWNER_PMI, "mpiexec", MANAGER_ASK, MANAGER_BIT(MANAGER_HYDRA), NULL},
-    {AQI_SPAWNER_PMI, "mpirun", MANAGER_ASK, MANAGER_BIT(MANAGER_HYDRA), NULL},
-    {AQI_SPAWNER_MPI, "mpirun", MANAGER_ASK, MANAGER_ANY, NULL},
-    {AQI_SPAWNER_MPI, "mpiexec", MANAGER_ASK, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_PMI, "mpiexec", MANAGER_UNKNOWN, MANAGER_BIT(MANAGER_HYDRA), NULL},
+    {AQI_SPAWNER_PMI, "mpirun", MANAGER_UNKNOWN, MANAGER_BIT(MANAGER_HYDRA), NULL},
+    {AQI_SPAWNER_MPI, "mpirun", MANAGER_UNKNOWN, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_MPI, "mpiexec", MANAGER_UNKNOWN, MANAGER_ANY, NULL},
     {AQI_SPAWNER_MPI, "mpiexec.hydra", MANAGER_HYDRA, MANAGER_ANY, NULL},
     {AQI_SPAWNER_MPI, "mpirun.openmpi", MANAGER_OPENMPI, MANAGER_ANY, NULL},
     {AQI_SPAWNER_MPI, "srun", MANAGER_SLURM, MANAGER_ANY, NULL},
 };
 
-/* Words in the output of --version that identify managers. */
+/* Words in the output of --version. */
 static const struct {
     const char *word;
     enum manager_flavor flavor;
-} manager_words[] = {
+} manager_signatures[] = {
     {"Open MPI", MANAGER_OPENMPI},   {"OpenRTE", MANAGER_OPENMPI}, {"PRRTE", MANAGER_OPENMPI},
     {"prterun", MANAGER_OPENMPI},    {"HYDRA", MANAGER_HYDRA},     {"Hydra", MANAGER_HYDRA},
     {"Intel(R) MPI", MANAGER_HYDRA}, {"slurm", MANAGER_SLURM},
@@ -71,7 +71,7 @@ static bool manager_on_path(const char *program)
 }
 
 /* Read the output of `program --version`, as far as it fits and arrives in time. */
-static void manager_hear(const char *program, char *text, size_t room)
+static void manager_run_version(const char *program, char *text, size_t room)
 {
     int ends[2];
     size_t used = 0;
@@ -89,7 +89,7 @@ static void manager_hear(const char *program, char *text, size_t room)
     }
     close(ends[1]);
     struct pollfd state = {.fd = ends[0], .events = POLLIN};
-    while (pid > 0 && used < room - 1 && poll(&state, 1, MANAGER_PATIENCE_MS) > 0) {
+    while (pid > 0 && used < room - 1 && poll(&state, 1, MANAGER_TIMEOUT_MS) > 0) {
         ssize_t got = read(ends[0], text + used, room - 1 - used);
         if (got <= 0) break;
         used += (size_t)got;
@@ -101,25 +101,25 @@ static void manager_hear(const char *program, char *text, size_t room)
     waitpid(pid, NULL, 0);
 }
 
-static enum manager_flavor manager_ask(const char *program)
+static enum manager_flavor manager_identify(const char *program)
 {
     char text[4096];
-    manager_hear(program, text, sizeof(text));
-    for (size_t i = 0; i < AQI_COUNT_OF(manager_words); i++)
-        if (strstr(text, manager_words[i].word) != NULL) return manager_words[i].flavor;
-    return MANAGER_NONE;
+    manager_run_version(program, text, sizeof(text));
+    for (size_t i = 0; i < AQI_COUNT_OF(manager_signatures); i++)
+        if (strstr(text, manager_signatures[i].word) != NULL) return manager_signatures[i].flavor;
+    return MANAGER_UNKNOWN;
 }
 
 /* Find the first suitable manager, either only among Slurm's or only among the others. */
-static const struct manager_row *manager_look(enum aqi_spawner spawner, bool slurm,
-                                              enum manager_flavor *flavor)
+static const struct manager_row *manager_search(enum aqi_spawner spawner, bool slurm,
+                                                enum manager_flavor *flavor)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++) {
         const struct manager_row *row = &manager_rows[i];
         if (row->spawner != spawner || (row->flavor == MANAGER_SLURM) != slurm) continue;
         if (!manager_on_path(row->program)) continue;
-        *flavor = row->flavor == MANAGER_ASK ? manager_ask(row->program) : row->flavor;
-        if (*flavor != MANAGER_NONE && (row->suits & MANAGER_BIT(*flavor)) != 0) return row;
+        *flavor = row->flavor == MANAGER_UNKNOWN ? manager_identify(row->program) : row->flavor;
+        if (*flavor != MANAGER_UNKNOWN && (row->accepted & MANAGER_BIT(*flavor)) != 0) return row;
     }
     return NULL;
 }
@@ -128,8 +128,8 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
                                               char why[HOSTS_WHY])
 {
     bool inside = getenv("SLURM_JOB_ID") != NULL;
-    const struct manager_row *row = manager_look(spawner, inside, flavor);
-    if (row == NULL) row = manager_look(spawner, !inside, flavor);
+    const struct manager_row *row = manager_search(spawner, inside, flavor);
+    if (row == NULL) row = manager_search(spawner, !inside, flavor);
     if (row != NULL) return row;
     char names[128] = "";
     for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++)
@@ -184,8 +184,8 @@ static char *manager_list(const struct manager_request *request, bool numbers)
     return NULL;
 }
 
-/* Whether ranks are placed as srun does by default: evenly, with one more for the first hosts. */
-static bool manager_even(const struct place *place)
+/* Whether ranks are placed as srun does by default: evenly, with one more on the first hosts. */
+static bool manager_is_even(const struct place *place)
 {
     for (uint32_t i = 0; i < place->hosts; i++) {
         uint32_t even = place->ranks / place->hosts + (i < place->ranks % place->hosts);
@@ -194,25 +194,25 @@ static bool manager_even(const struct place *place)
     return true;
 }
 
-/* Whether managers accept the name of this variable: they reject unusual characters. */
-static bool manager_name(const char *entry, size_t *len)
+/* Managers reject names of variables with unusual characters. */
+static bool manager_accepts_name(const char *entry, size_t *len)
 {
     *len = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
     return *len > 0 && entry[*len] == '=' && (entry[0] < '0' || entry[0] > '9');
 }
 
-static char *manager_names(const struct manager_request *request)
+static char *manager_variable_names(const struct manager_request *request)
 {
     char *text = NULL;
     size_t size, len;
     FILE *file = open_memstream(&text, &size);
     if (file == NULL) return NULL;
-    bool some = false;
-    for (size_t i = 0; request->env[i] != NULL; i++)
-        if (manager_name(request->env[i], &len)) {
-            fprintf(file, "%s%.*s", some ? "," : "", (int)len, request->env[i]);
-            some = true;
-        }
+    const char *comma = "";
+    for (size_t i = 0; request->env[i] != NULL; i++) {
+        if (!manager_accepts_name(request->env[i], &len)) continue;
+        fprintf(file, "%s%.*s", comma, (int)len, request->env[i]);
+        comma = ",";
+    }
     if (fclose(file) == 0) return text;
     free(text);
     return NULL;
@@ -222,7 +222,7 @@ static bool manager_slurm(struct manager_words *to, const struct manager_request
                           char why[HOSTS_WHY])
 {
     uint32_t hosts = request->named ? request->place->hosts : request->spread;
-    if (request->named && !manager_even(request->place))
+    if (request->named && !manager_is_even(request->place))
         return aqi_explain(
             why, HOSTS_WHY,
             "srun distributes processes evenly, but these hosts have different numbers of slots: "
@@ -231,7 +231,7 @@ static bool manager_slurm(struct manager_words *to, const struct manager_request
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
     if (request->named) manager_add_text(to, "--nodelist=", manager_list(request, false));
     if (request->only)
-        manager_add_text(to, "--export=", manager_names(request));
+        manager_add_text(to, "--export=", manager_variable_names(request));
     else
         manager_add(to, "--export=ALL");
     if (request->prefix) manager_add(to, "--label");
@@ -250,10 +250,10 @@ static void manager_mpi(struct manager_words *to, const struct manager_request *
     }
     if (hydra && request->only) {
         manager_add(to, "-genvlist");
-        manager_add_text(to, "", manager_names(request));
+        manager_add_text(to, "", manager_variable_names(request));
     }
     for (size_t i = 0; !hydra && request->env[i] != NULL; i++) {
-        if (!manager_name(request->env[i], &len)) continue;
+        if (!manager_accepts_name(request->env[i], &len)) continue;
         manager_add(to, "-x");
         manager_add(to, "%.*s", (int)len, request->env[i]);
     }
@@ -261,7 +261,7 @@ static void manager_mpi(struct manager_words *to, const struct manager_request *
     if (request->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
 }
 
-void manager_forget(struct manager_words *words)
+void manager_free_words(struct manager_words *words)
 {
     for (size_t i = 0; i < words->used; i++)
         free(words->argv[i]);
@@ -279,13 +279,13 @@ char **manager_command(const struct manager_request *request, char why[HOSTS_WHY
     if (flavor != MANAGER_SLURM) {
         manager_mpi(&to, request, flavor == MANAGER_HYDRA);
     } else if (!manager_slurm(&to, request, why)) {
-        manager_forget(&to);
+        manager_free_words(&to);
         return NULL;
     }
     for (char *const *word = request->command; *word != NULL; word++)
         manager_add(&to, "%s", *word);
     if (!to.failed) return to.argv;
-    manager_forget(&to);
+    manager_free_words(&to);
     aqi_explain(why, HOSTS_WHY, "no memory for the command of %s", row->program);
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* Starting the processes with an available manager: srun, mpirun, mpiexec.hydra. */
+/* The command of a manager that starts the processes: srun, mpirun or mpiexec.hydra. */
 #ifndef AQRUN_MANAGER_H
 #define AQRUN_MANAGER_H
 
@@ -27,7 +27,7 @@ struct manager_words {
 void manager_add(struct manager_words *to, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* Add a text after a prefix, and free it; NULL: out of memory. */
 void manager_add_text(struct manager_words *to, const char *prefix, char *text);
-void manager_forget(struct manager_words *words);
+void manager_free_words(struct manager_words *words);
 
 /*
  * The command line of the first suitable manager on PATH, NULL-terminated and never freed. NULL:

@@ -88,6 +88,6 @@ char **manager_template(const struct manager_request *request, const char *varia
                  "program with its arguments",
                  variable, text);
     if (expanded && to.has_program) return to.words.argv;
-    manager_forget(&to.words);
+    manager_free_words(&to.words);
     return NULL;
 }
