@@ -62,7 +62,7 @@ static const struct ticket_field ticket_fields[] = {
     TICKET_FIELD(U64, exit_timeout_ns),
     TICKET_FIELD(U64, host_timeout_ns),
 };
-static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "the fields received are a word of bits");
+static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "a field is a bit of a word");
 
 /* --- writing -------------------------------------------------------------------------------- */
 
@@ -160,12 +160,12 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
 {
     struct ticket_out out = {0};
     ticket_put_all(&out, ticket);
-    if (out.used > TICKET_MOST) {
+    if (out.used > TICKET_MAX) {
         aqi_explain(
             why, TICKET_WHY,
             "the environment, the arguments and the names of hosts have %zu MB, but at most "
             "%u MB can be sent to other hosts: pass fewer variables (--env-only)",
-            out.used >> 20, TICKET_MOST >> 20);
+            out.used >> 20, TICKET_MAX >> 20);
         return NULL;
     }
     *len = out.used;
@@ -250,8 +250,8 @@ enum { TICKET_HOST_BYTES = 12, TICKET_LIMIT_BYTES = 20 };
 
 static bool ticket_get_hosts(struct ticket *ticket, struct ticket_in *in)
 {
-    size_t most = (size_t)(in->end - in->at) / TICKET_HOST_BYTES;
-    struct ticket_host *host = ticket_room(ticket, most, sizeof(*host));
+    size_t max = (size_t)(in->end - in->at) / TICKET_HOST_BYTES;
+    struct ticket_host *host = ticket_room(ticket, max, sizeof(*host));
     ticket->tree = host;
     ticket->tree_count = 0;
     for (; host != NULL && in->at < in->end; host++, ticket->tree_count++)
@@ -263,8 +263,8 @@ static bool ticket_get_hosts(struct ticket *ticket, struct ticket_in *in)
 
 static bool ticket_get_limits(struct ticket *ticket, struct ticket_in *in)
 {
-    size_t most = (size_t)(in->end - in->at) / TICKET_LIMIT_BYTES;
-    struct ticket_limit *limit = ticket_room(ticket, most, sizeof(*limit));
+    size_t max = (size_t)(in->end - in->at) / TICKET_LIMIT_BYTES;
+    struct ticket_limit *limit = ticket_room(ticket, max, sizeof(*limit));
     ticket->limits = limit;
     ticket->limit_count = 0;
     for (; limit != NULL && in->at < in->end; limit++, ticket->limit_count++)
@@ -303,8 +303,8 @@ static const struct ticket_field *ticket_find(const uint8_t *name, size_t len)
     return NULL;
 }
 
-/* Decode the next field of the body; `come` is the set of those received. */
-static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64_t *come,
+/* Decode the next field of the body; `seen` is the set of fields received. */
+static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64_t *seen,
                              char why[TICKET_WHY])
 {
     uint8_t name_len, name[UINT8_MAX];
@@ -318,16 +318,16 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
     const struct ticket_field *field = ticket_find(name, name_len);
     if (field == NULL) return true;
     uint64_t bit = 1ull << (field - ticket_fields);
-    if ((*come & bit) != 0)
+    if ((*seen & bit) != 0)
         return aqi_explain(why, TICKET_WHY, "the ticket is damaged: it contains %s twice",
                            field->name);
-    *come |= bit;
+    *seen |= bit;
     if (ticket_get_value(ticket, &value, field) && value.at == value.end) return true;
     return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", field->name);
 }
 
-/* Check conditions on which later code relies. Returns the name of a field that violates one. */
-static const char *ticket_nonsense(const struct ticket *t)
+/* Check what later code relies on. Returns the name of a field that violates it, or NULL. */
+static const char *ticket_invalid_field(const struct ticket *t)
 {
     if (t->ranks == 0 || t->ranks > AQI_MAX_RANKS) return "ranks";
     if (t->hosts < 2 || t->hosts > t->ranks + 1) return "hosts";
@@ -350,16 +350,16 @@ static const char *ticket_nonsense(const struct ticket *t)
 
 static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why[TICKET_WHY])
 {
-    uint64_t come = 0;
+    uint64_t seen = 0;
     while (in.at < in.end)
-        if (!ticket_get_field(ticket, &in, &come, why)) return false;
+        if (!ticket_get_field(ticket, &in, &seen, why)) return false;
     for (size_t i = 0; i < AQI_COUNT_OF(ticket_fields); i++)
-        if ((come & 1ull << i) == 0)
+        if ((seen & 1ull << i) == 0)
             return aqi_explain(why, TICKET_WHY, "the ticket is damaged: %s is missing",
                                ticket_fields[i].name);
-    const char *nonsense = ticket_nonsense(ticket);
-    if (nonsense == NULL) return true;
-    return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", nonsense);
+    const char *invalid = ticket_invalid_field(ticket);
+    if (invalid == NULL) return true;
+    return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", invalid);
 }
 
 /* Check the first line. Returns 1 if it is valid, 0 if it is incomplete, -1 on failure (see
@@ -405,7 +405,7 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     return -1;
 }
 
-static ssize_t ticket_more(bool ended, size_t have, char why[TICKET_WHY])
+static ssize_t ticket_incomplete(bool ended, size_t have, char why[TICKET_WHY])
 {
     if (!ended) return 0;
     aqi_explain(why, TICKET_WHY,
@@ -421,14 +421,14 @@ ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *
     why[0] = '\0';
     int known = ticket_get_head(bytes, len, self, &head, why);
     if (known < 0) return -1;
-    if (known == 0 || len - head < sizeof(body)) return ticket_more(ended, len, why);
+    if (known == 0 || len - head < sizeof(body)) return ticket_incomplete(ended, len, why);
     memcpy(&body, bytes + head, sizeof(body));
     head += sizeof(body);
-    if (body > TICKET_MOST) {
+    if (body > TICKET_MAX) {
         aqi_explain(why, TICKET_WHY, "the ticket is damaged: it has %u bytes", body);
         return -1;
     }
-    if (len - head < body) return ticket_more(ended, len, why);
+    if (len - head < body) return ticket_incomplete(ended, len, why);
     *ticket = (struct ticket){0};
     uint8_t *copy = ticket_room(ticket, body, 1);
     if (copy == NULL) {

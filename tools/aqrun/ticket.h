@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-#define TICKET_MOST (32u << 20)
-#define TICKET_WHY  512u
+#define TICKET_MAX (32u << 20) /* bytes of fields */
+#define TICKET_WHY 512u
 
 enum ticket_flag {
     TICKET_BIND = 1,
@@ -71,10 +71,10 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
  * Decode a ticket from the bytes received so far. `ended`: no more bytes follow. `self` is the
  * path of this program, for messages.
  *
- * @return > 0 The number of bytes of the ticket. `why` is not empty if the version differs but is
+ * @return > 0  The number of bytes of the ticket. `why` is not empty if the version differs but is
  *              compatible.
  * @return 0    More bytes are needed.
- * @return < 0 It is malformed, or not for this program; see `why`.
+ * @return < 0  It is malformed, or not for this program; see `why`.
  */
 ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *self,
                       struct ticket *ticket, char why[TICKET_WHY]);

@@ -91,7 +91,7 @@ static void there_and_back(void **state)
 }
 
 /* Bytes after a ticket are not consumed. */
-static void with_more_behind(void **state)
+static void bytes_after(void **state)
 {
     size_t len;
     char why[TICKET_WHY];
@@ -105,7 +105,7 @@ static void with_more_behind(void **state)
     free(bytes);
 }
 
-static void cut_anywhere(void **state)
+static void truncated(void **state)
 {
     size_t len;
     char why[TICKET_WHY];
@@ -172,7 +172,7 @@ static void refused(const struct ticket *ticket, const char *field)
     free(bytes);
 }
 
-static void nonsense(void **state)
+static void invalid_fields(void **state)
 {
     static const char *none[] = {NULL}, *nameless[] = {"A=1", "B", NULL};
     static const struct ticket_host beyond[] = {{2, 21, 4, "n2"}}, strange[] = {{3, 0, 1, "n3"}};
@@ -207,7 +207,7 @@ static void nonsense(void **state)
     refused(&t, "tree");
     t.tree = strange;
     refused(&t, "tree");
-    /* The second of those below it. */
+    /* The second host of the tree. */
     static const struct ticket_host second[][2] = {{{2, 8, 4, "n2"}, {7, 20, 1, "n7"}},
                                                    {{2, 8, 4, "n2"}, {5, 20, 0, "n5"}},
                                                    {{2, 8, 4, "n2"}, {5, 20, 1, ""}},
@@ -226,7 +226,7 @@ static void nonsense(void **state)
     refused(&t, "umask");
 }
 
-static void just_sense(void **state)
+static void extreme_fields(void **state)
 {
     static const char *shortest[] = {"x", NULL};
     static const struct ticket_host last[] = {{2, 23, 1, "n"}, {6, 0, 24, "n"}};
@@ -270,7 +270,7 @@ static void other_patch(void **state)
 }
 
 /* A field with another name is skipped, but then its own is missing. */
-static void missing_and_twice(void **state)
+static void missing_or_repeated(void **state)
 {
     size_t len;
     char why[TICKET_WHY];
@@ -309,10 +309,10 @@ static void too_large(void **state)
     size_t len;
     char why[TICKET_WHY];
     struct ticket t = whole;
-    char *folder = malloc(TICKET_MOST + 1);
+    char *folder = malloc(TICKET_MAX + 1);
     assert_non_null(folder);
-    memset(folder, 'x', TICKET_MOST);
-    folder[TICKET_MOST] = '\0';
+    memset(folder, 'x', TICKET_MAX);
+    folder[TICKET_MAX] = '\0';
     t.folder = folder;
     assert_null(ticket_encode(&t, &len, why));
     assert_non_null(strstr(why, "at most 32 MB can be sent to other hosts: pass fewer variables"));
@@ -322,11 +322,11 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),    cmocka_unit_test(with_more_behind),
-        cmocka_unit_test(cut_anywhere),      cmocka_unit_test(other_versions),
-        cmocka_unit_test(other_patch),       cmocka_unit_test(no_tickets),
-        cmocka_unit_test(nonsense),          cmocka_unit_test(just_sense),
-        cmocka_unit_test(missing_and_twice), cmocka_unit_test(unknown_fields),
+        cmocka_unit_test(there_and_back),      cmocka_unit_test(bytes_after),
+        cmocka_unit_test(truncated),           cmocka_unit_test(other_versions),
+        cmocka_unit_test(other_patch),         cmocka_unit_test(no_tickets),
+        cmocka_unit_test(invalid_fields),      cmocka_unit_test(extreme_fields),
+        cmocka_unit_test(missing_or_repeated), cmocka_unit_test(unknown_fields),
         cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
