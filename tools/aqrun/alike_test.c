@@ -17,7 +17,7 @@ static void take(const char *line)
 
 static void came(const char *line, uint64_t at_ms)
 {
-    alike_came(line, strlen(line), at_ms * MS);
+    alike_line(line, strlen(line), at_ms * MS);
 }
 
 static void expect(const char *text)
@@ -57,7 +57,7 @@ static void once_with_a_count(void **state)
     expect("aq[1] udp: the same as rank 4, from 1 other: \"no way\"\n");
 }
 
-static void who_says_it_again_is_shown_again(void **state)
+static void repetitions_by_one_rank_are_printed(void **state)
 {
     came("aq[0] udp: no way", 0);
     came("aq[1] udp: no way", 1);
@@ -69,7 +69,7 @@ static void who_says_it_again_is_shown_again(void **state)
     expect("aq[1] udp: the same as rank 0, from 1 other: \"no way\"\naq[1] udp: no way\n");
 }
 
-static void what_is_long_is_cut(void **state)
+static void long_texts_are_truncated(void **state)
 {
     char line[400], text[300];
     memset(text, 'x', sizeof(text) - 1);
@@ -124,7 +124,7 @@ static void hosts(void **state)
     expect("aqrun: host n1: \naqrun: host n1\n");
 }
 
-static void what_is_no_such_line_stays(void **state)
+static void other_lines_are_printed(void **state)
 {
     static const char *const lines[] = {"aq[x] y: z", "", "aq[1]", "hello"};
     for (size_t i = 0; i < AQI_COUNT_OF(lines); i++)
@@ -140,11 +140,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(once_with_a_count, begin, end),
-        cmocka_unit_test_setup_teardown(who_says_it_again_is_shown_again, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_long_is_cut, begin, end),
+        cmocka_unit_test_setup_teardown(repetitions_by_one_rank_are_printed, begin, end),
+        cmocka_unit_test_setup_teardown(long_texts_are_truncated, begin, end),
         cmocka_unit_test_setup_teardown(many, begin, end),
         cmocka_unit_test_setup_teardown(hosts, begin, end),
-        cmocka_unit_test_setup_teardown(what_is_no_such_line_stays, begin, end),
+        cmocka_unit_test_setup_teardown(other_lines_are_printed, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void serve_say_alike(const char *text)
 {
     char line[AQI_CONTROL_TEXT + 16];
     int len = snprintf(line, sizeof(line), "aqrun: %s", text);
-    alike_came(line, aqi_min((size_t)len, sizeof(line) - 1), aqi_now_ns());
+    alike_line(line, aqi_min((size_t)len, sizeof(line) - 1), aqi_now_ns());
 }
 
 static void serve_say(void *arg, bool always, const char *text)
@@ -83,7 +83,7 @@ static void serve_log(const char *bytes, size_t len)
 {
     const char *newline;
     for (; (newline = memchr(bytes, '\n', len)) != NULL; bytes = newline + 1) {
-        alike_came(bytes, (size_t)(newline - bytes), aqi_now_ns());
+        alike_line(bytes, (size_t)(newline - bytes), aqi_now_ns());
         len -= (size_t)(newline - bytes) + 1;
     }
 }
