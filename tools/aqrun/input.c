@@ -22,7 +22,7 @@ static struct {
     struct aqi_source terminal; /* a terminal, or anything if rank 0 is on another host */
     struct aqi_source pipe;
     int rank_end;
-    bool far;          /* rank 0 is on another host */
+    bool remote;       /* rank 0 is on another host */
     bool file;         /* always ready; epoll does not support it */
     bool ended;        /* no more data follows the data queued for the pipe */
     uint64_t retry_ns; /* when to retry; 0: not waiting for the foreground */
@@ -66,12 +66,12 @@ static void input_read(int fd)
         input.retry_ns = 1; /* at the next tick */
         return;
     }
-    if (input.far) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);
+    if (input.remote) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);
     if (got <= 0) {
         input_close();
         return;
     }
-    if (input.far) return;
+    if (input.remote) return;
     bytes_append(&input.waiting, bytes, (size_t)got, "standard input");
     aqi_source_watch(&input.terminal, 0);
     aqi_source_watch(&input.pipe, EPOLLOUT);
@@ -80,7 +80,7 @@ static void input_read(int fd)
 static void input_terminal_ready(struct aqi_source *source)
 {
     input_read(source->fd);
-    if (input.far && aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) aqi_source_watch(source, 0);
+    if (input.remote && aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) aqi_source_watch(source, 0);
 }
 
 static void input_make_pipe(void)
@@ -103,9 +103,9 @@ int input_open(void)
     return input.rank_end;
 }
 
-void input_open_far(void)
+void input_open_remote(void)
 {
-    input.far = true;
+    input.remote = true;
     aqi_source_open(&input.terminal, STDIN_FILENO, input_terminal_ready);
     input.file = aqi_source_try_watch(&input.terminal, EPOLLIN) != 0;
 }
@@ -130,7 +130,7 @@ void input_handed_over(void)
 }
 
 /* Read input for rank 0 on another host, as long as the data in flight is below the limit. */
-static uint64_t input_tick_far(void)
+static uint64_t input_tick_remote(void)
 {
     if (input.terminal.fd < 0 || aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) return UINT64_MAX;
     if (!input.file) {
@@ -147,7 +147,7 @@ uint64_t input_tick(uint64_t now)
         aqi_hub_took(job.hub, input.waiting.used);
         input.waiting.used = 0;
     }
-    if (input.retry_ns == 0) return input.far ? input_tick_far() : UINT64_MAX;
+    if (input.retry_ns == 0) return input.remote ? input_tick_remote() : UINT64_MAX;
     if (now < input.retry_ns) return input.retry_ns;
     if (tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         input.retry_ns = 0;

@@ -62,8 +62,8 @@ struct job {
     uint64_t exit_timeout_ns;
     uint64_t memory_kills; /* of this cgroup, when the job began */
     struct aqi_hub *hub;
-    struct output output[2]; /* standard output, standard error */
-    struct output far[2];    /* on the root: output of ranks of other hosts */
+    struct output output[2];    /* standard output, standard error */
+    struct output forwarded[2]; /* by agents to the root: the output of ranks here */
 };
 
 /* The only job of a launcher, used by callbacks and all files. */
@@ -153,8 +153,8 @@ int input_open(void);
 /* Rank 0 has been forked: close its end of the pipe. */
 void input_handed_over(void);
 void input_close(void);
-/* Rank 0 runs on another host: read input here and send it there. */
-void input_open_far(void);
+/* Read input for rank 0, which runs on another host. */
+void input_open_remote(void);
 /* Input has arrived for rank 0 here. */
 void input_arrived(void *arg, const void *bytes, size_t len);
 /* Returns the time of the next call, UINT64_MAX for never. */

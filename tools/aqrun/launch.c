@@ -55,7 +55,7 @@ static void launch_place(void)
     job.options.ranks = launch.place.ranks;
 }
 
-bool launch_far(void)
+bool launch_is_remote(void)
 {
     for (uint32_t i = 0; i < launch.place.hosts && launch.hosts.count > 0; i++)
         if (!launch.hosts.list[i].here) return true;
@@ -91,7 +91,7 @@ void launch_open(void)
                      "AQ_HOSTS (also GASNET_SSH_SERVERS) or AQ_HOSTFILE (GASNET_SSH_NODEFILE)");
     launch_place();
     if (launch.spawner == AQI_SPAWNER_AUTO)
-        launch.spawner = launch_far() ? AQI_SPAWNER_SSH : AQI_SPAWNER_FORK;
+        launch.spawner = launch_is_remote() ? AQI_SPAWNER_SSH : AQI_SPAWNER_FORK;
     if (launch.spawner >= AQI_SPAWNER_PMIX) launch_check_manager();
 }
 

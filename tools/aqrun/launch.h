@@ -15,7 +15,7 @@ extern struct launch launch;
 /* Read the settings, find the hosts, place the ranks. Exits with a message on failure. */
 void launch_open(void);
 /* Whether there are ranks on other hosts. */
-bool launch_far(void);
+bool launch_is_remote(void);
 /* With a manager: exec it, or print its command with -t. Returns if there is no manager. */
 void launch_manager(void);
 /* The path of aqrun on other hosts. */

@@ -147,7 +147,7 @@ static uint64_t main_tick(void)
 {
     uint64_t now = aqi_now_ns();
     for (int i = 0; job.agent != 0 && i < 2; i++)
-        output_tick(&job.far[i]);
+        output_tick(&job.forwarded[i]);
     relay_tick();
     uint64_t due = alike_tick(now);
     /* Calls of the hub may make actions due immediately. */
@@ -182,7 +182,8 @@ static bool main_relays_done(bool late)
 static bool main_written(void)
 {
     bool here = output_empty(&job.output[0]) && output_empty(&job.output[1]);
-    bool there = job.agent == 0 || (output_empty(&job.far[0]) && output_empty(&job.far[1]));
+    bool there =
+        job.agent == 0 || (output_empty(&job.forwarded[0]) && output_empty(&job.forwarded[1]));
     return here && (there || !aqi_agent_attached());
 }
 
@@ -265,7 +266,7 @@ static int main_job(const struct aqi_hub_params *hub, int epoll, const char *por
     bind_open();
     reaper_open();
     for (unsigned i = 0; i < 2; i++)
-        output_open_far(&job.far[i], i);
+        output_open_forwarded(&job.forwarded[i], i);
     job.groups = guard_open(job.count + 1);
     serve_open(hub, ports);
     aqi_agent_start();
@@ -305,14 +306,14 @@ int main(int argc, char **argv)
     launch_open();
     launch_manager();
     main_prepare(&hub);
-    bool far = launch_far();
+    bool remote = launch_is_remote();
     if (job.options.test_only) {
-        if (far)
+        if (remote)
             launch_print();
         else
             spawn_print(epoll);
         return command_written() ? EXIT_SUCCESS : AQI_EXIT_FAILED;
     }
-    if (far) tree_open(plan_open(&hub, main_ports()));
+    if (remote) tree_open(plan_open(&hub, main_ports()));
     return main_job(&hub, epoll, main_ports(), NULL);
 }

@@ -45,7 +45,7 @@ void output_open(struct output *output, int fd, const char *name)
     aqi_source_open(&output->source, use, output_ready);
 }
 
-void output_open_far(struct output *output, unsigned stream)
+void output_open_forwarded(struct output *output, unsigned stream)
 {
     *output =
         (struct output){.name = "the output of ranks", .method = OUTPUT_HUB, .stream = stream};
@@ -88,17 +88,17 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-void output_close_far(struct output *output)
+void output_discard(struct output *output)
 {
     output->closed = true;
     output->waiting.used = 0;
     relay_shut(output);
 }
 
-/* The output no longer has a reader: writers must notice, as they would without aqrun. */
+/* Writers must notice that there is no longer a reader, as they would without aqrun. */
 static void output_shut(struct output *output, int err)
 {
-    output_close_far(output);
+    output_discard(output);
     aqi_source_watch(&output->source, 0);
     if (job.hub != NULL && job.agent == 0)
         aqi_hub_shut_output(job.hub, output == &job.output[1] ? 1 : 0);

@@ -13,7 +13,7 @@ enum output_method {
     OUTPUT_SOCKET, /* MSG_DONTWAIT */
     OUTPUT_POLLED, /* shared, and others may not expect O_NONBLOCK: poll before each write */
     OUTPUT_FILE,   /* never blocks */
-    OUTPUT_HUB     /* sent to the root */
+    OUTPUT_HUB     /* forwarded to the root */
 };
 
 struct bytes {
@@ -29,26 +29,26 @@ struct output {
     enum output_method method;
     bool closed;          /* there is no longer a reader */
     bool full;            /* relays wait until enough has been written */
-    unsigned stream;      /* HUB */
+    unsigned stream;      /* OUTPUT_HUB */
     struct bytes waiting; /* not yet written */
 };
 
-/* Append; if out of memory, exits with a message that contains `what`. */
+/* If out of memory, exits with a message that names `what`. */
 void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what);
 /* Discard the first bytes. */
 void bytes_drop(struct bytes *bytes, size_t len);
 
 void output_open(struct output *output, int fd, const char *name);
-/* Forward to standard output (0) or error (1) of the aqrun started by the user. */
-void output_open_far(struct output *output, unsigned stream);
+/* Forward to the root: stream 0 for its standard output, 1 for its standard error. */
+void output_open_forwarded(struct output *output, unsigned stream);
 
 /* Append. The next flush writes as much as there is room for, later ones the rest. */
 void output_append(struct output *output, const void *bytes, size_t len);
 void output_flush(struct output *output);
 
-/* The output no longer has a reader. */
-void output_close_far(struct output *output);
-/* Check for room, if the descriptor cannot be polled. */
+/* The output no longer has a reader: discard what has not been written, and notify writers. */
+void output_discard(struct output *output);
+/* Write as much as there is room for, and resume relays that wait for room. */
 void output_tick(struct output *output);
 
 /* Whether nothing is left to write. */

@@ -117,7 +117,8 @@ static void serve_torn(void *arg, uint32_t agent, const char *why)
 static void serve_shut(void *arg, unsigned stream)
 {
     (void)arg;
-    if (job.agent != 0 && stream < AQI_COUNT_OF(job.far)) output_close_far(&job.far[stream]);
+    if (job.agent != 0 && stream < AQI_COUNT_OF(job.forwarded))
+        output_discard(&job.forwarded[stream]);
 }
 
 void serve_open(const struct aqi_hub_params *given, const char *ports)

@@ -47,7 +47,7 @@ void spawn_open(int epoll)
     if (job.first == 0 && job.count != 0)
         spawn.input = input_open();
     else if (job.agent == 0)
-        input_open_far();
+        input_open_remote();
 }
 
 static const char *spawn_hint(int err)
@@ -174,7 +174,7 @@ static void spawn_fork_failed(const struct rank *rank, int err)
 
 static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
 {
-    struct output *to = job.agent == 0 ? job.output : job.far;
+    struct output *to = job.agent == 0 ? job.output : job.forwarded;
     const char *pattern = job.options.output;
     bool one = pattern != NULL && files_are_same(pattern); /* one relay keeps the order of both */
     for (unsigned i = 0; i < 2; i++) {
