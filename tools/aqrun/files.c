@@ -128,12 +128,12 @@ static struct {
     char *name; /* NULL: none */
     int fd;
     uint32_t rank;
-} files_open_ones[FILES_OPEN];
+} files_cache[FILES_OPEN];
 
 static struct {
     char **names; /* of files that could not be written */
     unsigned count;
-} files_lost_ones;
+} files_lost;
 
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY])
 {
@@ -146,20 +146,20 @@ bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char wh
 
 static bool files_is_lost(const char *name)
 {
-    for (unsigned i = 0; i < files_lost_ones.count; i++)
-        if (strcmp(files_lost_ones.names[i], name) == 0) return true;
+    for (unsigned i = 0; i < files_lost.count; i++)
+        if (strcmp(files_lost.names[i], name) == 0) return true;
     return false;
 }
 
 static void files_lose(const char *name, uint32_t rank, int err)
 {
     if (files_is_lost(name)) return;
-    size_t bytes = (files_lost_ones.count + 1) * sizeof(char *);
-    char **names = realloc(files_lost_ones.names, bytes);
-    if (names == NULL || (names[files_lost_ones.count] = strdup(name)) == NULL)
+    size_t bytes = (files_lost.count + 1) * sizeof(char *);
+    char **names = realloc(files_lost.names, bytes);
+    if (names == NULL || (names[files_lost.count] = strdup(name)) == NULL)
         die("no memory for a file name");
-    files_lost_ones.names = names;
-    if (files_lost_ones.count++ == 0)
+    files_lost.names = names;
+    if (files_lost.count++ == 0)
         say("cannot write %s: %s; the rest of the output of rank %u is lost, and the job continues",
             name, strerror(err), rank);
 }
@@ -167,27 +167,27 @@ static void files_lose(const char *name, uint32_t rank, int err)
 /* Some file systems report lack of space only on close. */
 static void files_close(size_t at)
 {
-    if (files_open_ones[at].name == NULL) return;
-    if (close(files_open_ones[at].fd) != 0 && errno != EINTR)
-        files_lose(files_open_ones[at].name, files_open_ones[at].rank, errno);
-    free(files_open_ones[at].name);
-    files_open_ones[at].name = NULL;
+    if (files_cache[at].name == NULL) return;
+    if (close(files_cache[at].fd) != 0 && errno != EINTR)
+        files_lose(files_cache[at].name, files_cache[at].rank, errno);
+    free(files_cache[at].name);
+    files_cache[at].name = NULL;
 }
 
 /* The descriptor of a file, which is opened if necessary; -1 with errno on failure. */
 static int files_reach(char *name, uint32_t rank)
 {
     size_t at = aqi_hash_text(AQI_HASH_SEED, name) % FILES_OPEN;
-    if (files_open_ones[at].name != NULL && strcmp(files_open_ones[at].name, name) == 0)
-        return files_open_ones[at].fd;
+    if (files_cache[at].name != NULL && strcmp(files_cache[at].name, name) == 0)
+        return files_cache[at].fd;
     int fd = files_open_one(name, 0);
     char *copy = fd >= 0 ? strdup(name) : NULL;
     if (fd >= 0 && copy == NULL) die("no memory for a file name");
     if (fd < 0) return -1;
     files_close(at);
-    files_open_ones[at].name = copy;
-    files_open_ones[at].fd = fd;
-    files_open_ones[at].rank = rank;
+    files_cache[at].name = copy;
+    files_cache[at].fd = fd;
+    files_cache[at].rank = rank;
     return fd;
 }
 
@@ -212,5 +212,5 @@ unsigned files_end(void)
 {
     for (size_t i = 0; i < FILES_OPEN; i++)
         files_close(i);
-    return files_lost_ones.count;
+    return files_lost.count;
 }

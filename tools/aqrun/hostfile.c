@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HOSTFILE_MOST (64u << 20)
-#define HOSTFILE_LINE 4096u
+#define HOSTFILE_MAX      (64u << 20)
+#define HOSTFILE_MAX_LINE 4096u
 
 #define HOSTFILE_BLANKS " \t\r"
 
@@ -38,7 +38,7 @@ static bool hostfile_word(const char **at, const char *end, const char **word, s
     return *len > 0;
 }
 
-static bool hostfile_strange(struct hosts *hosts, const char *word, size_t len)
+static bool hostfile_unknown(struct hosts *hosts, const char *word, size_t len)
 {
     char shown[HOSTS_SHOWN];
     return hosts_wrong(hosts,
@@ -61,7 +61,7 @@ static bool hostfile_key(struct hosts *hosts, const char *word, size_t len, uint
         return hosts_wrong(hosts, "\"%s\": give a number of slots from 1 to 65536",
                            hosts_show(word, len, shown));
     }
-    return hostfile_strange(hosts, word, len);
+    return hostfile_unknown(hosts, word, len);
 }
 
 static bool hostfile_line(struct hosts *hosts, const char *at, const char *end,
@@ -90,11 +90,11 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         const char *next = newline != NULL ? newline + 1 : end;
         const char *stop = newline != NULL ? newline : end;
         snprintf(hosts->place, sizeof(hosts->place), "%.180s:%u", path, ++number);
-        if ((size_t)(stop - bytes) > HOSTFILE_LINE)
+        if ((size_t)(stop - bytes) > HOSTFILE_MAX_LINE)
             return hosts_wrong(
                 hosts,
                 "this line has more than %u characters: is the file a list of hosts, one per line?",
-                HOSTFILE_LINE);
+                HOSTFILE_MAX_LINE);
         const char *comment = memchr(bytes, '#', (size_t)(stop - bytes));
         if (!hostfile_line(hosts, bytes, comment != NULL ? comment : stop, format)) return false;
         bytes = next;
@@ -114,12 +114,12 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
         if (!aqi_array_reserve(&bytes, &room, *len + 4096, 1)) break;
         got = read(fd, bytes + *len, room - *len);
         if (got > 0) *len += (size_t)got;
-        if (*len > HOSTFILE_MOST) break;
+        if (*len > HOSTFILE_MAX) break;
     }
     if (got == 0) return bytes;
-    if (*len > HOSTFILE_MOST)
+    if (*len > HOSTFILE_MAX)
         hosts_wrong(hosts, "it has more than %u MB: is the file a list of hosts, one per line?",
-                    HOSTFILE_MOST >> 20);
+                    HOSTFILE_MAX >> 20);
     else
         hosts_wrong(hosts, "cannot read it: %s", strerror(got < 0 ? errno : ENOMEM));
     free(bytes);

@@ -218,7 +218,7 @@ static bool hosts_expand_brackets(struct hosts_item *item, size_t used, const ch
     }
 }
 
-static bool hosts_letter(char c)
+static bool hosts_is_name_char(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c != '\0' && strchr("-._:%@", c) != NULL);
@@ -228,7 +228,7 @@ static bool hosts_letter(char c)
 static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
 {
     for (; at < item->end && *at != '['; at++) {
-        if (!hosts_letter(*at) || (used == 0 && *at == '-'))
+        if (!hosts_is_name_char(*at) || (used == 0 && *at == '-'))
             return hosts_item_wrong(
                 item, "is not a host name: give NAME, NAME*SLOTS, NAME:SLOTS or NAME[1-3,07-11]");
         if (used == HOSTS_NAME)

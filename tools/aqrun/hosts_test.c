@@ -57,7 +57,7 @@ static void lists(void **state)
     }
 }
 
-static void lists_that_make_no_sense(void **state)
+static void malformed_lists(void **state)
 {
     static const char *const cases[][2] = {
         {"", "it contains no host"},
@@ -175,7 +175,7 @@ static void lines(void **state)
     }
 }
 
-static void lines_that_make_no_sense(void **state)
+static void malformed_lines(void **state)
 {
     static const char *const cases[][2] = {
         {"", "file: it contains no host"},
@@ -287,7 +287,7 @@ static void batch_files(void **state)
     forget(state);
 }
 
-static void batch_nonsense(void **state)
+static void malformed_batch(void **state)
 {
     static const char *const cases[][4] = {
         {"SLURM_JOB_NODELIST", "n[1-", "2", "SLURM_JOB_NODELIST: \"n[1-\" has a [ without a ]"},
@@ -320,17 +320,12 @@ static void batch_nonsense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(lists_that_make_no_sense),
-        cmocka_unit_test(long_names),
-        cmocka_unit_test(many_hosts),
-        cmocka_unit_test(this_machine),
-        cmocka_unit_test(lines),
-        cmocka_unit_test(lines_that_make_no_sense),
-        cmocka_unit_test(files),
-        cmocka_unit_test(batch),
-        cmocka_unit_test(batch_files),
-        cmocka_unit_test(batch_nonsense),
+        cmocka_unit_test(lists),           cmocka_unit_test(malformed_lists),
+        cmocka_unit_test(long_names),      cmocka_unit_test(many_hosts),
+        cmocka_unit_test(this_machine),    cmocka_unit_test(lines),
+        cmocka_unit_test(malformed_lines), cmocka_unit_test(files),
+        cmocka_unit_test(batch),           cmocka_unit_test(batch_files),
+        cmocka_unit_test(malformed_batch),
     };
     return cmocka_run_group_tests(tests, forget, forget);
 }

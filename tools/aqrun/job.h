@@ -112,13 +112,13 @@ struct process {
     int parent;
     unsigned long long start; /* clock ticks since boot */
 };
-bool reaper_look(pid_t pid, struct process *process);
+bool reaper_read_process(pid_t pid, struct process *process);
 
 /* serve.c: the hub and its sockets, and its hooks. */
 struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
 /* Report that a job that succeeded may lack output from another host, for this reason. */
-void serve_tell_missing(const char *why);
+void serve_report_missing(const char *why);
 
 /* remote.c: `aqrun --agent`. */
 struct ticket;

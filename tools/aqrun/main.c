@@ -22,7 +22,7 @@
 
 /* How long pipes may stay open after the last rank has ended and strays have been killed. */
 #define MAIN_DRAIN_NS 500000000u
-#define MAIN_NAP_NS   1000000000u
+#define MAIN_PAUSE_NS 1000000000u
 
 struct job job;
 
@@ -193,7 +193,7 @@ static void main_await_sessions(void)
     uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
     for (;;) {
         uint64_t next = main_tick();
-        if (tree_gone() || aqi_hub_abandoned(job.hub) || aqi_now_ns() >= limit) return;
+        if (tree_ended() || aqi_hub_abandoned(job.hub) || aqi_now_ns() >= limit) return;
         aqi_loop_once(aqi_min(next, limit));
     }
 }
@@ -209,24 +209,24 @@ static void main_finish(void)
     input_close();
     if (job.agent == 0) aqi_hub_tell_lost(job.hub);
     uint64_t began = aqi_now_ns(), limit = began + MAIN_DRAIN_NS;
-    uint64_t patient = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, patience = began + patient;
+    uint64_t grace = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, deadline = began + grace;
     while (!aqi_hub_abandoned(job.hub)) {
         uint64_t next = main_tick(), now = aqi_now_ns();
         /* Agents may still be waiting to send output, or sending slowly. */
-        if (job.output[0].full || job.output[1].full || job.printed) patience = now + patient;
+        if (job.output[0].full || job.output[1].full || job.printed) deadline = now + grace;
         job.printed = false;
         bool relays = main_relays_done(now > limit);
-        bool left = aqi_agent_children() == 0 || now > patience;
+        bool left = aqi_agent_children() == 0 || now > deadline;
         if (relays && left && main_written()) break;
-        next = aqi_min(next, now > limit ? now + MAIN_NAP_NS : limit);
+        next = aqi_min(next, now > limit ? now + MAIN_PAUSE_NS : limit);
         aqi_loop_once(next);
     }
     bool alone = aqi_agent_children() == 0;
     if (!alone)
-        serve_tell_missing(
+        serve_report_missing(
             "the agents of other hosts have not ended, and nothing arrives from them: "
             "the network is down, or does not carry packets of 576 bytes (MTU)");
-    aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + patient : patience);
+    aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + grace : deadline);
     main_await_sessions();
     alike_close();
     tree_close();

@@ -55,8 +55,8 @@ void output_open_forwarded(struct output *output, unsigned stream)
 /* Send as many whole lines as fit into a message; a longer line is sent on its own. */
 static ssize_t output_to_hub(const struct output *output)
 {
-    enum { MOST = 60000 };
-    size_t used = output->waiting.used, len = aqi_min(used, MOST);
+    enum { MAX = 60000 };
+    size_t used = output->waiting.used, len = aqi_min(used, MAX);
     const char *at = output->waiting.at, *end = memrchr(at, '\n', len);
     if (!aqi_hub_has_room(job.hub)) {
         errno = EAGAIN;

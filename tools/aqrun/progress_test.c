@@ -1,4 +1,4 @@
-/* When hosts that have not answered are reported, and how. */
+/* Tests progress.c: when hosts that have not answered are reported, and how. */
 #include "progress.h"
 
 #include "base/capture_test.h"
@@ -23,7 +23,7 @@ static const char *name_of(uint32_t host)
     return name;
 }
 
-static void says_who_is_missing(void **state)
+static void lists_missing_hosts(void **state)
 {
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 100 * SECOND};
@@ -47,7 +47,7 @@ static void says_who_is_missing(void **state)
     assert_true(next == UINT64_MAX);
 }
 
-static void names_some(void **state)
+static void lists_some_names(void **state)
 {
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 0};
@@ -65,7 +65,7 @@ static void names_some(void **state)
 }
 
 /* A slow start does not flood the screen. */
-static void says_it_seldom(void **state)
+static void prints_few_lines(void **state)
 {
     const struct progress_hosts hosts = {HOSTS, is_here, name_of};
     struct progress progress = {.began_ns = 0};
@@ -81,9 +81,9 @@ static void says_it_seldom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_who_is_missing),
-        cmocka_unit_test(names_some),
-        cmocka_unit_test(says_it_seldom),
+        cmocka_unit_test(lists_missing_hosts),
+        cmocka_unit_test(lists_some_names),
+        cmocka_unit_test(prints_few_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAPER_STRAYS_NAP 5 /* ms, if no SIGCHLD arrives */
+#define REAPER_STRAYS_PAUSE_MS 5 /* if no SIGCHLD arrives */
 
 /* The signals that aqrun handles, with the handler of each. */
 static void reaper_reap(int number);
@@ -179,7 +179,7 @@ static void reaper_continue(int number)
     reaper_signal_all(SIGCONT);
 }
 
-bool reaper_look(pid_t pid, struct process *process)
+bool reaper_read_process(pid_t pid, struct process *process)
 {
     char path[40], text[512];
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
@@ -202,7 +202,7 @@ bool reaper_look(pid_t pid, struct process *process)
 static bool reaper_is_stray(pid_t pid)
 {
     struct process process;
-    return reaper_look(pid, &process) && process.parent == getpid() &&
+    return reaper_read_process(pid, &process) && process.parent == getpid() &&
            process.start >= reaper.start;
 }
 
@@ -241,6 +241,6 @@ void reaper_kill_strays(void)
         reaper_reap(SIGCHLD);
         if (reaper_kill_once() == 0 || aqi_now_ns() > limit) return;
         struct pollfd state = {.fd = reaper.source.fd, .events = POLLIN};
-        poll(&state, 1, REAPER_STRAYS_NAP);
+        poll(&state, 1, REAPER_STRAYS_PAUSE_MS);
     }
 }

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Time limit for the ticket, which arrives immediately unless there is no writer. */
-#define REMOTE_PATIENCE_NS 60000000000u
+#define REMOTE_TIMEOUT_NS 60000000000u
 
 /*
  * Standard input, after the ticket: end of file means that the process that started this one has
@@ -50,7 +50,7 @@ static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
 /* Read no more bytes than needed: nothing follows the ticket, so reading more would block. */
 static void remote_read_ticket(void)
 {
-    uint64_t limit = aqi_now_ns() + REMOTE_PATIENCE_NS;
+    uint64_t limit = aqi_now_ns() + REMOTE_TIMEOUT_NS;
     size_t used = 0, room = 65536;
     char why[TICKET_WHY];
     uint8_t *bytes = malloc(room);
@@ -87,7 +87,7 @@ static void remote_set_limits(void)
 }
 
 /* Set up the environment inherited by the ranks of this host. */
-static const char *remote_settle(void)
+static const char *remote_set_up(void)
 {
     static char why[1024];
     const struct ticket *ticket = &remote.ticket;
@@ -149,7 +149,7 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");
     remote_read_ticket();
-    *why = remote_settle();
+    *why = remote_set_up();
     if (ssh != NULL) setenv("SSH_CONNECTION", connection, 1);
     tree_open(ticket);
     unsetenv("SSH_CONNECTION");

@@ -29,7 +29,7 @@ static bool serve_asleep(void *arg, uint32_t number)
 {
     struct process process;
     (void)arg;
-    return !reaper_look(serve_rank(number)->pid, &process) || process.state == 'D';
+    return !reaper_read_process(serve_rank(number)->pid, &process) || process.state == 'D';
 }
 
 /* Add a hint if the kernel has killed processes of this cgroup for its memory limit since the job
@@ -101,7 +101,7 @@ static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *
 }
 
 /* The ranks may have succeeded, and nothing else would report missing output. */
-void serve_tell_missing(const char *why)
+void serve_report_missing(const char *why)
 {
     if (!job.over || job.agent != 0 || aqi_hub_code(job.hub) != 0) return;
     say("the last output of ranks may be missing: %s", why);
@@ -111,7 +111,7 @@ void serve_tell_missing(const char *why)
 static void serve_torn(void *arg, uint32_t agent, const char *why)
 {
     (void)arg, (void)agent;
-    serve_tell_missing(why);
+    serve_report_missing(why);
 }
 
 static void serve_shut(void *arg, unsigned stream)
@@ -125,8 +125,8 @@ void serve_open(const struct aqi_hub_params *given, const char *ports)
 {
     struct aqi_agent_params params = {.hub = *given,
                                       .local_ranks = job.count,
-                                      .where = tree_where,
-                                      .came = tree_came,
+                                      .where = tree_addresses_of,
+                                      .came = tree_attached,
                                       .torn = serve_torn,
                                       .ports = ports};
     alike_open(serve_say_line);

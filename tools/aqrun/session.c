@@ -49,7 +49,7 @@ struct session {
     struct aqi_source input;
     struct session_stream streams[2];
     unsigned lines;
-    char said[256]; /* last line on standard error, or if there is none on standard output */
+    char said[256]; /* the last line on standard error, or, if there is none, on standard output */
     bool said_error;
 };
 
@@ -242,8 +242,8 @@ static void session_finish(struct session *session, bool failed, const char *why
     all->open--;
     if (session->state == SESSION_STARTED) all->unanswered--;
     enum session_end how = session->state == SESSION_ANSWERED ? SESSION_SERVED
-                           : failed                           ? SESSION_CAME_TO_NOTHING
-                                                              : SESSION_WITHDREW;
+                           : failed                           ? SESSION_FAILED
+                                                              : SESSION_EXITED;
     all->hooks.ended(session->host, how, why);
     session_free(session);
 }

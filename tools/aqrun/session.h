@@ -15,9 +15,9 @@
 #define SESSION_TEXT 1024u
 
 enum session_end {
-    SESSION_SERVED,   /* after session_answered */
-    SESSION_WITHDREW, /* exited with code 0 without having answered */
-    SESSION_CAME_TO_NOTHING,
+    SESSION_SERVED, /* after session_answered */
+    SESSION_EXITED, /* with code 0, without having answered */
+    SESSION_FAILED, /* without having answered */
 };
 
 /* None of these may call sessions_close. */

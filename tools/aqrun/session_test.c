@@ -245,7 +245,7 @@ static void failures(void **state)
     for (uint32_t i = 0; i < count; i++) {
         char host[64];
         snprintf(host, sizeof(host), "host %s: ", cases[i][0]);
-        assert_int_equal(heard.how[i], SESSION_CAME_TO_NOTHING);
+        assert_int_equal(heard.how[i], SESSION_FAILED);
         assert_int_equal(strncmp(heard.why[i], host, strlen(host)), 0);
         for (int k = 1; k < 3; k++)
             if (strstr(heard.why[i], cases[i][k]) == NULL) fail_msg("%s", heard.why[i]);
@@ -273,7 +273,7 @@ static void login_text(void **state)
     start_short(sessions, 1, "motd", 1000);
     run_until(sessions, 1);
     assert_non_null(strstr(heard.lines, "1/2: agent is here\n"));
-    assert_int_equal(heard.how[1], SESSION_WITHDREW);
+    assert_int_equal(heard.how[1], SESSION_EXITED);
     assert_non_null(strstr(heard.lines, "1/1: Welcome?[1m\n"));
     assert_non_null(strstr(heard.lines, "1/1: no end of line\n"));
     for (const char *c = heard.lines; *c != '\0'; c++)
@@ -281,7 +281,7 @@ static void login_text(void **state)
     sessions_close(sessions);
 }
 
-static void talks_for_ever(void **state)
+static void endless_output(void **state)
 {
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "talks", 0);
@@ -365,7 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ticket),         cmocka_unit_test(failures),
         cmocka_unit_test(no_ssh),         cmocka_unit_test(login_text),
-        cmocka_unit_test(talks_for_ever), cmocka_unit_test(holds_output),
+        cmocka_unit_test(endless_output), cmocka_unit_test(holds_output),
         cmocka_unit_test(fan_out),        cmocka_unit_test(ends_when_reaped),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

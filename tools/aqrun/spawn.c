@@ -123,7 +123,7 @@ static void spawn_set(const char *name, const char *value)
  * Identify the file of standard error: as long as that of a rank is the same, aqrun may print the
  * library's warnings.
  */
-static void spawn_say_stderr(void)
+static void spawn_identify_stderr(void)
 {
     char text[48];
     struct stat is;
@@ -153,7 +153,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
     spawn_environment(rank->number, spawn_set);
     for (int i = 0; i < 3; i++)
         if (files->standard[i] != i) dup2(files->standard[i], i);
-    spawn_say_stderr();
+    spawn_identify_stderr();
     /* The epoll set is not needed here, so its number is free. It is the same in all ranks. */
     dup2(files->place, spawn.epoll);
     bool bound = bind_rank(rank->number - job.first);

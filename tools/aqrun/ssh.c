@@ -82,10 +82,10 @@ static void ssh_split(struct ssh_words *words, const char *text)
 
 char **ssh_words(const char *text)
 {
-    size_t most = strlen(text) + 1; /* words, and bytes with their terminators */
-    struct ssh_words words = {.argv = malloc(most * (sizeof(*words.argv) + 1) + 1)};
+    size_t max = strlen(text) + 1; /* words, and bytes with their terminators */
+    struct ssh_words words = {.argv = malloc(max * (sizeof(*words.argv) + 1) + 1)};
     if (words.argv == NULL) return NULL;
-    words.bytes = (char *)(words.argv + most);
+    words.bytes = (char *)(words.argv + max);
     ssh_split(&words, text);
     words.argv[words.count] = NULL;
     return words.argv;
@@ -127,16 +127,16 @@ char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_
     char *line = ssh_remote_line(config->aqrun);
     size_t given = strlen(config->command) + strlen(config->options);
     /* There are at most as many words as characters, and words never grow. */
-    size_t most = given + AQI_COUNT_OF(ssh_defaults) + 4;
+    size_t max = given + AQI_COUNT_OF(ssh_defaults) + 4;
     size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
-    char **argv = malloc(most * sizeof(*argv) + bytes);
+    char **argv = malloc(max * sizeof(*argv) + bytes);
     if (line == NULL || argv == NULL) {
         snprintf(why, SSH_WHY, "no memory for the command by which %.100s is reached", host);
         free(line);
         free(argv);
         return NULL;
     }
-    struct ssh_words words = {.argv = argv, .bytes = (char *)(argv + most)};
+    struct ssh_words words = {.argv = argv, .bytes = (char *)(argv + max)};
     bool filled = ssh_fill(&words, config, host, line, why);
     free(line);
     if (filled) return argv;

@@ -36,7 +36,7 @@ const char *tree_name(uint32_t number)
     return number == 0 ? "the launcher's" : "another";
 }
 
-const char *tree_where(void *arg, uint32_t number)
+const char *tree_addresses_of(void *arg, uint32_t number)
 {
     uint32_t at = job.agent;
     (void)arg;
@@ -47,7 +47,7 @@ const char *tree_where(void *arg, uint32_t number)
     return NULL;
 }
 
-void tree_came(void *arg, uint32_t number)
+void tree_attached(void *arg, uint32_t number)
 {
     (void)arg;
     if (tree.sessions != NULL) session_answered(tree.sessions, number);
@@ -76,7 +76,7 @@ static void tree_on_ended(uint32_t host, enum session_end how, const char *why)
         aqi_hub_tell(job.hub, "%s", why); /* the link reports more */
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
-    else if (how == SESSION_CAME_TO_NOTHING)
+    else if (how == SESSION_FAILED)
         aqi_hub_say(job.hub, "%s", why); /* in any state: only users can fix this */
 }
 
@@ -105,7 +105,7 @@ static struct ticket_host *tree_part(uint32_t child, uint32_t *count)
 }
 
 /* The address of this agent, followed by those of the agents above. */
-static const char **tree_addresses(void)
+static const char **tree_address_list(void)
 {
     size_t count = 0;
     while (tree.plan.addresses[count] != NULL)
@@ -129,7 +129,7 @@ static void tree_start(const struct ticket_host *child)
     struct ticket_host *part = tree_part(child->number, &ticket.tree_count);
     ticket.host = child->number;
     ticket.tree = part;
-    ticket.addresses = tree_addresses();
+    ticket.addresses = tree_address_list();
     request.ticket = ticket_encode(&ticket, &request.ticket_len, why);
     free(part);
     free(ticket.addresses);
@@ -203,7 +203,7 @@ uint64_t tree_tick(uint64_t now)
     return aqi_min(next, tree_progress(now));
 }
 
-bool tree_gone(void)
+bool tree_ended(void)
 {
     return tree.sessions == NULL || sessions_count(tree.sessions) == 0;
 }

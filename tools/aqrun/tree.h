@@ -13,20 +13,20 @@
 void tree_open(const struct ticket *plan);
 /* This agent is open: start its children. */
 void tree_start_all(void);
-/* The name of an agent; the root's is "the launcher's host". */
+/* The name of an agent's host; "the launcher's" for the root. */
 const char *tree_name(uint32_t number);
 /* An agent has attached here. */
-void tree_came(void *arg, uint32_t number);
-/* The addresses of an agent up the tree. */
-const char *tree_where(void *arg, uint32_t number);
+void tree_attached(void *arg, uint32_t number);
+/* The addresses of an agent up the tree, or NULL. */
+const char *tree_addresses_of(void *arg, uint32_t number);
 /* A process has been reaped. Returns whether it was a session. */
 bool tree_reaped(pid_t pid, int status);
 /* Whether this is the process of a session. */
 bool tree_has(pid_t pid);
 /* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t tree_tick(uint64_t now);
-/* The job has ended: report nothing more. Returns false if there are still sessions. */
-bool tree_gone(void);
+/* Whether all sessions have ended. */
+bool tree_ended(void);
 void tree_close(void);
 
 #endif
