@@ -210,11 +210,11 @@ int main(int argc, char **argv)
         return command_written() ? missing : 1;
     }
     if ((format & (format - 1)) != 0)
-        command_wrong("--json, --markdown, --merge-traces and --peers cannot be combined");
+        command_error("--json, --markdown, --merge-traces and --peers cannot be combined");
     if (named && format == FORMAT_MARKDOWN)
-        command_wrong("--markdown shows all settings and accepts no names");
-    if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs file names");
-    if (!named && format == FORMAT_PEERS) command_wrong("--peers needs a process id or file names");
+        command_error("--markdown shows all settings and accepts no names");
+    if (!named && format == FORMAT_TRACE) command_error("--merge-traces needs file names");
+    if (!named && format == FORMAT_PEERS) command_error("--peers needs a process id or file names");
     if (format == FORMAT_TRACE || format == FORMAT_PEERS) {
         int failed = format == FORMAT_TRACE ? merge_traces(names) : peers_show(names);
         return command_written() ? failed : 1;

@@ -44,7 +44,7 @@ static void add_patterns(const char *name)
         found = true;
     }
     if (found) return;
-    command_wrong("--pattern %s: there is no such pattern%s%s%s; aqperf --list shows them", name,
+    command_error("--pattern %s: there is no such pattern%s%s%s; aqperf --list shows them", name,
                   nearest.best != NULL ? " (did you mean " : "",
                   nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "?)" : "");
 }
@@ -72,9 +72,9 @@ static void add_size(const char *text)
             value *= 1024;
     }
     if (!legal || value > (double)MAX_SIZE || value < 0 || value != (double)(size_t)value)
-        command_wrong("--sizes %s: give sizes from 0 to 1G, such as 8 or 4K", text);
+        command_error("--sizes %s: give sizes from 0 to 1G, such as 8 or 4K", text);
     if (given.size_count == sizeof given.sizes / sizeof given.sizes[0])
-        command_wrong("--sizes: more than %zu sizes", given.size_count);
+        command_error("--sizes: more than %zu sizes", given.size_count);
     given.sizes[given.size_count++] = (size_t)value;
 }
 
@@ -97,23 +97,23 @@ static void set_min_time(const char *text)
 {
     given.min_time_ns = time_of(text, MAX_TIME_NS);
     if (given.min_time_ns == 0)
-        command_wrong("--min-time %s: give a time from 1us to 60s, such as 500us or 10ms", text);
+        command_error("--min-time %s: give a time from 1us to 60s, such as 500us or 10ms", text);
 }
 
 static void add_interval(const char *text)
 {
     double ns = time_of(text, MAX_INTERVAL_NS);
     if (ns == 0)
-        command_wrong("--interval %s: give times from 1us to 10s, such as 500us or 10ms", text);
+        command_error("--interval %s: give times from 1us to 10s, such as 500us or 10ms", text);
     if (given.interval_count == MAX_INTERVALS)
-        command_wrong("--interval: more than %u times", MAX_INTERVALS);
+        command_error("--interval: more than %u times", MAX_INTERVALS);
     given.intervals_ns[given.interval_count++] = ns;
 }
 
 static void check_progress_thread(const char *text)
 {
     if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
-        command_wrong("--progress-thread %s: give yes or no", text);
+        command_error("--progress-thread %s: give yes or no", text);
 }
 
 /* Append a name to a list of choices. */
@@ -131,9 +131,9 @@ static void check_transport(const char *name)
         list_name(known, info.name);
         if (strcmp(info.name, name) != 0) continue;
         if (info.usable || info.on_request) return;
-        command_wrong("--transport %s: it does not work here: %s", name, info.reason);
+        command_error("--transport %s: it does not work here: %s", name, info.reason);
     }
-    command_wrong("--transport %s: there is no such transport; the transports are %s", name, known);
+    command_error("--transport %s: there is no such transport; the transports are %s", name, known);
 }
 
 static void set_api(const char *name)
@@ -145,7 +145,7 @@ static void set_api(const char *name)
         given.api = apis[i];
         return;
     }
-    command_wrong("--api %s: there is no such interface; the interfaces are %s", name, known);
+    command_error("--api %s: there is no such interface; the interfaces are %s", name, known);
 }
 
 static void list(const char *unused)
@@ -224,18 +224,18 @@ static void check_connection(void)
     const char *size = getenv("AQ_SIZE"); /* set by aqrun */
     const char *name = given.listen != NULL ? "--listen" : "--connect";
     if (given.connect == NULL && given.connections > 1)
-        command_wrong("--connections can be used only with --connect");
+        command_error("--connections can be used only with --connect");
     if (given.listen == NULL && given.connect == NULL) return;
     if (given.listen != NULL && given.connect != NULL)
-        command_wrong(
+        command_error(
             "--listen and --connect: give only one of them; the other one is for another aqperf");
     if (size != NULL && strcmp(size, "1") != 0)
-        command_wrong("%s cannot be used in a job of %s; start aqperf without aqrun", name, size);
+        command_error("%s cannot be used in a job of %s; start aqperf without aqrun", name, size);
     if (given.api != apis[0])
-        command_wrong("%s can be used only with --api %s", name, apis[0]->name);
+        command_error("%s can be used only with --api %s", name, apis[0]->name);
     if (given.listen != NULL && (given.pattern_count > 0 || given.size_count > 0 ||
                                  given.json != NULL || given.csv != NULL || given.plot != NULL))
-        command_wrong(
+        command_error(
             "--listen: give the options for patterns and output to the aqperf that connects");
     given.api = &api_connection;
 }
@@ -251,7 +251,7 @@ void options_parse(struct options *options, int argc, char **argv)
                                       .silent = !is_first_rank()};
     static const char *const usual[] = {"100us", "1ms", "5ms"};
     int first = command_read(&line, argc, argv);
-    if (first < argc) command_wrong("%s: only options are accepted", argv[first]);
+    if (first < argc) command_error("%s: only options are accepted", argv[first]);
     check_connection();
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
@@ -266,6 +266,6 @@ void options_parse(struct options *options, int argc, char **argv)
     if (given.threads > 1) given.unpinned = true; /* threads would share the core */
     if (given.json != NULL && given.csv != NULL && strcmp(given.json, "-") == 0 &&
         strcmp(given.csv, "-") == 0)
-        command_wrong("--json - and --csv -: only one of them can use standard output");
+        command_error("--json - and --csv -: only one of them can use standard output");
     *options = given;
 }

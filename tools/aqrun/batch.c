@@ -29,7 +29,7 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
             next += digits + legal;
         }
         if (!legal || (*next != ',' && *next != '\0'))
-            return hosts_wrong(hosts,
+            return hosts_error(hosts,
                                "\"%s\" is malformed: expected a list such as 2(x3),1; use --hosts, "
                                "or --spawner fork for this machine",
                                hosts_show(text, strlen(text), shown));
@@ -41,7 +41,7 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
         if (times > 0 || *next == '\0') break;
         item = next + 1;
     }
-    return hosts_wrong(
+    return hosts_error(
         hosts,
         "\"%s\" does not match the %u hosts in %s: use --hosts, or --spawner fork for this machine",
         hosts_show(text, strlen(text), shown), hosts->count, list);
@@ -69,7 +69,7 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
         size_t digits = strcspn(text, BATCH_BLANKS);
         if (!hosts_number(text, digits, &slots)) {
             char shown[HOSTS_SHOWN];
-            return hosts_wrong(
+            return hosts_error(
                 hosts,
                 "the number of slots of \"%s\" is missing: expected a list such as n1 4 n2 4",
                 hosts_show(name, name_len, shown));

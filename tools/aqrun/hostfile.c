@@ -41,7 +41,7 @@ static bool hostfile_word(const char **at, const char *end, const char **word, s
 static bool hostfile_unknown(struct hosts *hosts, const char *word, size_t len)
 {
     char shown[HOSTS_SHOWN];
-    return hosts_wrong(hosts,
+    return hosts_error(hosts,
                        "unknown \"%s\" after a host: give NAME, NAME slots=N, NAME:N or NAME N, "
                        "and # before a comment",
                        hosts_show(word, len, shown));
@@ -58,7 +58,7 @@ static bool hostfile_key(struct hosts *hosts, const char *word, size_t len, uint
         if (strlen(name) != key || strncasecmp(word, name, key) != 0) continue;
         if (!hostfile_keys[i].slots) return true;
         if (hosts_number(equals + 1, len - key - 1, slots)) return true;
-        return hosts_wrong(hosts, "\"%s\": give a number of slots from 1 to 65536",
+        return hosts_error(hosts, "\"%s\": give a number of slots from 1 to 65536",
                            hosts_show(word, len, shown));
     }
     return hostfile_unknown(hosts, word, len);
@@ -91,7 +91,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         const char *stop = newline != NULL ? newline : end;
         snprintf(hosts->place, sizeof(hosts->place), "%.180s:%u", path, ++number);
         if ((size_t)(stop - bytes) > HOSTFILE_MAX_LINE)
-            return hosts_wrong(
+            return hosts_error(
                 hosts,
                 "this line has more than %u characters: is the file a list of hosts, one per line?",
                 HOSTFILE_MAX_LINE);
@@ -101,7 +101,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
     }
     if (hosts->mentions != before) return true;
     snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
-    return hosts_wrong(hosts, "it contains no host: give one name per line");
+    return hosts_error(hosts, "it contains no host: give one name per line");
 }
 
 /* Read a whole file, which may be a pipe: <(command). */
@@ -118,10 +118,10 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
     }
     if (got == 0) return bytes;
     if (*len > HOSTFILE_MAX)
-        hosts_wrong(hosts, "it has more than %u MB: is the file a list of hosts, one per line?",
+        hosts_error(hosts, "it has more than %u MB: is the file a list of hosts, one per line?",
                     HOSTFILE_MAX >> 20);
     else
-        hosts_wrong(hosts, "cannot read it: %s", strerror(got < 0 ? errno : ENOMEM));
+        hosts_error(hosts, "cannot read it: %s", strerror(got < 0 ? errno : ENOMEM));
     free(bytes);
     return NULL;
 }
@@ -132,7 +132,7 @@ bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
     size_t len;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     snprintf(hosts->place, sizeof(hosts->place), "%.40s: %.150s", place, path);
-    if (fd < 0) return hosts_wrong(hosts, "cannot open this hostfile: %s", strerror(errno));
+    if (fd < 0) return hosts_error(hosts, "cannot open this hostfile: %s", strerror(errno));
     char *bytes = hostfile_read(hosts, fd, &len);
     close(fd);
     if (bytes == NULL) return false;

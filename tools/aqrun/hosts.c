@@ -14,7 +14,7 @@ static_assert(HOSTS_MAX == AQI_MAX_RANKS, "each host has at least one rank");
 
 #define HOSTS_DIGITS 9 /* maximum digits of a number in a range */
 
-bool hosts_wrong(struct hosts *hosts, const char *fmt, ...)
+bool hosts_error(struct hosts *hosts, const char *fmt, ...)
 {
     va_list args;
     int n = snprintf(hosts->why, sizeof(hosts->why), "%s: ", hosts->place);
@@ -80,7 +80,7 @@ static bool hosts_grow(struct hosts *hosts)
     uint32_t *index = calloc(2 * (size_t)room, sizeof(*index));
     if (list == NULL || index == NULL) {
         free(index);
-        return hosts_wrong(hosts, "no memory for %u hosts", room);
+        return hosts_error(hosts, "no memory for %u hosts", room);
     }
     free(hosts->index);
     hosts->index = index;
@@ -94,9 +94,9 @@ static bool hosts_grow(struct hosts *hosts)
 static bool hosts_append(struct hosts *hosts, const char *name, bool here)
 {
     if (hosts->count == HOSTS_MAX)
-        return hosts_wrong(hosts, "more than %u hosts, which is the maximum for a job", HOSTS_MAX);
+        return hosts_error(hosts, "more than %u hosts, which is the maximum for a job", HOSTS_MAX);
     char *copy = strdup(name);
-    if (copy == NULL) return hosts_wrong(hosts, "no memory for %u hosts", hosts->count + 1);
+    if (copy == NULL) return hosts_error(hosts, "no memory for %u hosts", hosts->count + 1);
     hosts->list[hosts->count++] = (struct host){.name = copy, .here = here};
     return true;
 }
@@ -106,7 +106,7 @@ static bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
 {
     bool here = hosts_is_here(name);
     if (++hosts->mentions > HOSTS_MENTIONS)
-        return hosts_wrong(hosts, "more than %u host names: write HOST*SLOTS", HOSTS_MENTIONS);
+        return hosts_error(hosts, "more than %u host names: write HOST*SLOTS", HOSTS_MENTIONS);
     if (!hosts_grow(hosts)) return false;
     uint32_t *at = hosts_find(hosts, name, here);
     if (*at == 0) {
@@ -117,7 +117,7 @@ static bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
     host->slots += slots;
     host->bare += slots == 0;
     if (host->slots + host->bare > AQI_MAX_RANKS)
-        return hosts_wrong(hosts, "%s has more than %u slots, which is the maximum for a job",
+        return hosts_error(hosts, "%s has more than %u slots, which is the maximum for a job",
                            host->name, AQI_MAX_RANKS);
     return true;
 }
@@ -158,10 +158,10 @@ struct hosts_item {
     char name[HOSTS_NAME + 1];
 };
 
-static bool hosts_item_wrong(const struct hosts_item *item, const char *what)
+static bool hosts_item_error(const struct hosts_item *item, const char *what)
 {
     char shown[HOSTS_SHOWN];
-    return hosts_wrong(item->hosts, "\"%s\" %s",
+    return hosts_error(item->hosts, "\"%s\" %s",
                        hosts_show(item->text, (size_t)(item->end - item->text), shown), what);
 }
 
@@ -193,13 +193,13 @@ static bool hosts_expand_range(struct hosts_item *item, size_t used, const char 
         legal = hosts_range_read(&at, end, &last, &ignored);
     }
     if (!legal || at != end || last < first)
-        return hosts_item_wrong(item, "is not a range of hosts: give a range such as n[1-3,07-11]");
+        return hosts_item_error(item, "is not a range of hosts: give a range such as n[1-3,07-11]");
     if (last - first >= HOSTS_MAX)
-        return hosts_item_wrong(item, "has more than 65536 hosts, which is the maximum for a job");
+        return hosts_item_error(item, "has more than 65536 hosts, which is the maximum for a job");
     for (uint32_t number = first; number <= last; number++) {
         int n = snprintf(item->name + used, sizeof(item->name) - used, "%0*u", width, number);
         if (used + (size_t)n > HOSTS_NAME)
-            return hosts_item_wrong(item, "is too long: a name has at most 255 characters");
+            return hosts_item_error(item, "is too long: a name has at most 255 characters");
         if (!hosts_expand(item, used + (size_t)n, rest)) return false;
     }
     return true;
@@ -209,7 +209,7 @@ static bool hosts_expand_brackets(struct hosts_item *item, size_t used, const ch
 {
     const char *close = memchr(at, ']', (size_t)(item->end - at));
     if (close == NULL)
-        return hosts_item_wrong(item, "has a [ without a ]: give a range such as n[1-3,07-11]");
+        return hosts_item_error(item, "has a [ without a ]: give a range such as n[1-3,07-11]");
     for (const char *end;; at = end + 1) {
         end = memchr(at, ',', (size_t)(close - at));
         if (end == NULL) end = close;
@@ -229,15 +229,15 @@ static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
 {
     for (; at < item->end && *at != '['; at++) {
         if (!hosts_is_name_char(*at) || (used == 0 && *at == '-'))
-            return hosts_item_wrong(
+            return hosts_item_error(
                 item, "is not a host name: give NAME, NAME*SLOTS, NAME:SLOTS or NAME[1-3,07-11]");
         if (used == HOSTS_NAME)
-            return hosts_item_wrong(item, "is too long: a name has at most 255 characters");
+            return hosts_item_error(item, "is too long: a name has at most 255 characters");
         item->name[used++] = *at;
     }
     if (at < item->end) return hosts_expand_brackets(item, used, at + 1);
     item->name[used] = '\0';
-    if (used == 0) return hosts_item_wrong(item, "is empty: give a host name");
+    if (used == 0) return hosts_item_error(item, "is empty: give a host name");
     return hosts_add(item->hosts, item->name, item->slots);
 }
 
@@ -257,7 +257,7 @@ bool hosts_add_item(struct hosts *hosts, const char *text, size_t len, uint32_t 
     struct hosts_item item = {.hosts = hosts, .text = text, .end = slots, .slots = extra};
     if (slots < end && !hosts_number(slots + 1, (size_t)(end - slots) - 1, &item.slots)) {
         item.end = end;
-        return hosts_item_wrong(
+        return hosts_item_error(
             &item,
             "does not end in a number of slots from 1 to 65536: give for example n1*4 or n1:4");
     }
@@ -283,5 +283,5 @@ bool hosts_add_list(struct hosts *hosts, const char *place, const char *text)
         text += len;
     }
     if (hosts->mentions != before) return true;
-    return hosts_wrong(hosts, "it contains no host: give for example n1,n2*4 or n[1-16]");
+    return hosts_error(hosts, "it contains no host: give for example n1,n2*4 or n[1-16]");
 }

@@ -61,7 +61,7 @@ uint64_t hosts_slots(const struct hosts *hosts, uint32_t count);
 void hosts_free(struct hosts *hosts);
 
 /* For other parsers of lines: set `why` and return false. */
-bool hosts_wrong(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
+bool hosts_error(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* Add one item of a list; `extra`: slots specified separately, or 0. */
 bool hosts_add_item(struct hosts *hosts, const char *item, size_t len, uint32_t extra);
 /* Parse a number from 1 to the maximum number of ranks. */

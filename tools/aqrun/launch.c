@@ -17,7 +17,7 @@ extern char **environ;
 struct launch launch;
 static bool launch_named; /* specified by the user, not by a batch system */
 
-static _Noreturn void launch_wrong(const char *why)
+static _Noreturn void launch_error(const char *why)
 {
     say("%s", why);
     exit(EXIT_USAGE);
@@ -51,7 +51,7 @@ static void launch_place(void)
     const struct place_request request = {.ranks = job.options.ranks,
                                           .hosts = job.options.hosts_wanted,
                                           .oversubscribe = job.options.oversubscribe};
-    if (!place_ranks(&launch.place, &launch.hosts, &request, why)) launch_wrong(why);
+    if (!place_ranks(&launch.place, &launch.hosts, &request, why)) launch_error(why);
     job.options.ranks = launch.place.ranks;
 }
 
@@ -66,28 +66,28 @@ bool launch_is_remote(void)
 static void launch_check_manager(void)
 {
     if (job.options.output != NULL)
-        launch_wrong("--output works only for processes that aqrun starts itself: omit it, or use "
+        launch_error("--output works only for processes that aqrun starts itself: omit it, or use "
                      "srun --output, mpirun --output-filename");
     if (job.options.timeout_ns != 0)
-        launch_wrong("--timeout works only for processes that aqrun starts itself: omit it, or use "
+        launch_error("--timeout works only for processes that aqrun starts itself: omit it, or use "
                      "srun --time, or timeout(1)");
 }
 
 void launch_open(void)
 {
     struct aqi_settings_table *const tables[] = {&aqi_launch_settings};
-    if (aqi_settings_load(tables, 1) != AQ_OK) launch_wrong(aq_error_message());
+    if (aqi_settings_load(tables, 1) != AQ_OK) launch_error(aq_error_message());
     launch.spawner = (enum aqi_spawner)aqi_launch_config.spawner;
     if (job.options.hosts != NULL && job.options.hostfile != NULL)
-        command_wrong("--hosts and --hostfile: give only one of them");
+        command_error("--hosts and --hostfile: give only one of them");
     if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
-        launch_wrong(launch.hosts.why);
+        launch_error(launch.hosts.why);
     hosts_settle(&launch.hosts);
     /* The batch system's share of this machine is not a limit here. */
     if (!launch_named && launch.hosts.count == 1 && launch.hosts.list[0].here)
         hosts_free(&launch.hosts);
     if (launch.spawner == AQI_SPAWNER_SSH && launch.hosts.count == 0)
-        launch_wrong("--spawner ssh: no hosts are known; name them with --hosts, --hostfile, "
+        launch_error("--spawner ssh: no hosts are known; name them with --hosts, --hostfile, "
                      "AQ_HOSTS (also GASNET_SSH_SERVERS) or AQ_HOSTFILE (GASNET_SSH_NODEFILE)");
     launch_place();
     if (launch.spawner == AQI_SPAWNER_AUTO)
@@ -118,7 +118,7 @@ void launch_manager(void)
     static char **argv; /* never freed: its words are allocated separately */
     argv = *command != '\0' ? manager_template(&request, variable, command, why)
                             : manager_command(&request, why);
-    if (argv == NULL) launch_wrong(why);
+    if (argv == NULL) launch_error(why);
     if (job.options.test_only) {
         print_words(argv);
         putchar('\n');
@@ -150,7 +150,7 @@ static char **launch_agent(uint32_t host)
                                       .options = aqi_launch_config.ssh_options,
                                       .aqrun = launch_aqrun()};
     char **argv = ssh_argv(&config, launch.hosts.list[host].name, why);
-    if (argv == NULL) launch_wrong(why);
+    if (argv == NULL) launch_error(why);
     return argv;
 }
 

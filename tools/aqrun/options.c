@@ -16,7 +16,7 @@ static uint32_t option_count(const char *option, const char *value, const char *
         .name = option, .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
     uint64_t count;
     if (!aqi_setting_read(&row, value, &count))
-        command_wrong("invalid %s %.40s: give the number of %s, 1 to %u", option, value, what,
+        command_error("invalid %s %.40s: give the number of %s, 1 to %u", option, value, what,
                       AQI_MAX_RANKS);
     return (uint32_t)count;
 }
@@ -34,7 +34,7 @@ static void option_hosts_wanted(const char *value)
 static void option_output(const char *value)
 {
     char why[FILES_WHY];
-    if (!files_check(value, why)) command_wrong("%s", why);
+    if (!files_check(value, why)) command_error("%s", why);
     job.options.output = value;
 }
 
@@ -62,7 +62,7 @@ static void option_require(const char *value, size_t len)
     char *name = strndup(value, len);
     if (name == NULL) die("-E %s: %s", value, strerror(errno));
     if (getenv(name) == NULL)
-        command_wrong("-E %s: this variable is not set; set it, or write -E %s=VALUE", name, name);
+        command_error("-E %s: this variable is not set; set it, or write -E %s=VALUE", name, name);
     free(name);
 }
 
@@ -77,7 +77,7 @@ static void option_environment(const char *value)
     for (const char *at = value;; at++) {
         size_t len = strcspn(at, ",");
         if (!option_is_name(at, len))
-            command_wrong(
+            command_error(
                 "-E %.80s: \"%.*s\" is not a variable name; write -E NAME,NAME or -E NAME=VALUE",
                 value, (int)aqi_min(len, 40), at);
         option_require(at, len);
@@ -109,7 +109,7 @@ static void option_timeout(const char *value)
     if (!aqi_setting_read(&row, value, &job.options.timeout_ns)) {
         char complaint[256];
         aqi_setting_complain(&row, row.name, value, complaint, sizeof(complaint));
-        command_wrong("%s", complaint);
+        command_error("%s", complaint);
     }
 }
 
@@ -241,9 +241,9 @@ void options_read(int argc, char **argv)
                                       .stops = true,
                                       .dash = true};
     int first = command_read(&line, argc, argv);
-    if (first >= argc) command_wrong("no program given");
+    if (first >= argc) command_error("no program given");
     job.options.command = argv + first;
     if (job.options.output != NULL && job.options.prefix)
-        command_wrong("--output and --prefix: give only one of them; a file for each process needs "
+        command_error("--output and --prefix: give only one of them; a file for each process needs "
                       "no prefix");
 }

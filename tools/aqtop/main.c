@@ -21,7 +21,7 @@ static void take_delay(const char *value)
     char *end;
     double seconds = strtod(value, &end);
     if (*end != '\0' || end == value || !(seconds >= 0.1 && seconds <= 3600))
-        command_wrong("--delay %s: give a number of seconds from 0.1 to 3600", value);
+        command_error("--delay %s: give a number of seconds from 0.1 to 3600", value);
     interval_ms = (unsigned)(1000 * seconds);
 }
 
@@ -29,7 +29,7 @@ static void take_sort(const char *value)
 {
     for (by = 0; by < COLUMNS; by++)
         if (strcmp(value, column_names[by]) == 0) return;
-    command_wrong("--sort %s: give rank, host, messages, out, in, size, again or waits", value);
+    command_error("--sort %s: give rank, host, messages, out, in, size, again or waits", value);
 }
 
 static const struct command_row rows[] = {
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
                                          .rows = rows,
                                          .count = AQI_COUNT_OF(rows)};
     int first = command_read(&command, argc, argv);
-    if (argc - first > 1) command_wrong("only one job can be shown");
+    if (argc - first > 1) command_error("only one job can be shown");
     size_t found = watch_find(jobs, MOST_JOBS);
     if (found > MOST_JOBS) found = MOST_JOBS;
     for (size_t i = 0; list && i < found; i++)

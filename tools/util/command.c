@@ -15,7 +15,7 @@ enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
 
 static struct command_line command; /* a copy, as it is used until the program ends */
 
-void command_wrong(const char *format, ...)
+void command_error(const char *format, ...)
 {
     va_list args;
     if (command.silent) {
@@ -116,17 +116,17 @@ __attribute__((noreturn)) static void unknown(int result, const char *given)
     char names[256];
     size_t count;
     bool is_letter = optopt > 0 && optopt < LONG;
-    if (result == ':' && is_letter) command_wrong("-%c needs an argument", optopt);
-    if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
-    if (is_letter) command_wrong("unknown option -%c", optopt);
+    if (result == ':' && is_letter) command_error("-%c needs an argument", optopt);
+    if (result == ':') command_error("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
+    if (is_letter) command_error("unknown option -%c", optopt);
     beginning(given, names, sizeof(names), &count);
-    if (count > 1) command_wrong("%s is ambiguous: give one of %s", given, names);
+    if (count > 1) command_error("%s is ambiguous: give one of %s", given, names);
     aqi_nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command.count + 2; i++)
         aqi_nearest_offer(&nearest, row_at(i)->name);
     if (nearest.best != NULL && nearest.distance > 0)
-        command_wrong("unknown option %s: did you mean --%s?", given, nearest.best);
-    command_wrong("unknown option %s, or it takes no argument", given);
+        command_error("unknown option %s: did you mean --%s?", given, nearest.best);
+    command_error("unknown option %s, or it takes no argument", given);
 }
 
 /* Call `item` for each part of a comma-separated list. */
@@ -136,7 +136,7 @@ static void each(const struct command_row *row, const char *list)
     for (;;) {
         size_t length = strcspn(list, ",");
         if (length == 0 || length >= sizeof part)
-            command_wrong("--%s %s: an item is empty or too long", row->name, list);
+            command_error("--%s %s: an item is empty or too long", row->name, list);
         memcpy(part, list, length);
         part[length] = '\0';
         row->each(part);
@@ -150,7 +150,7 @@ static unsigned number(const struct command_row *row, const char *text)
     char *end;
     unsigned long value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || value < row->min || value > row->max)
-        command_wrong("--%s %s: give a number from %u to %u", row->name, text, row->min, row->max);
+        command_error("--%s %s: give a number from %u to %u", row->name, text, row->min, row->max);
     return (unsigned)value;
 }
 
@@ -165,7 +165,7 @@ static void take(const struct command_row *row, const char *value)
     if (row->number != NULL) *row->number = number(row, value);
     if (row->bits != NULL) *row->bits |= row->value;
     if (row->variable != NULL && setenv(row->variable, value != NULL ? value : "yes", 1) != 0)
-        command_wrong("--%s: %s", row->name, strerror(errno));
+        command_error("--%s: %s", row->name, strerror(errno));
 }
 
 /* Convert -name or -name=VALUE to --name, for getopt. */
@@ -178,7 +178,7 @@ static void lengthen(char **word)
         const char *known = row_at(i)->name;
         if (strlen(known) != length || memcmp(name, known, length) != 0) continue;
         char *longer;
-        if (asprintf(&longer, "-%s", *word) < 0) command_wrong("%s: %s", *word, strerror(errno));
+        if (asprintf(&longer, "-%s", *word) < 0) command_error("%s: %s", *word, strerror(errno));
         *word = longer; /* never freed, like argv */
         return;
     }

@@ -44,7 +44,7 @@ int command_read(const struct command_line *line, int argc, char **argv);
  * Print the error and a pointer to --help, and exit with code 2. May be called only once
  * command_read has been called.
  */
-__attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
+__attribute__((format(printf, 1, 2), noreturn)) void command_error(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
 /* Print a text in lines of `width` indented by `indent`; the first line has already reached that
