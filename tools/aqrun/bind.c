@@ -1,5 +1,5 @@
 /*
- * Distributing ranks over the cores that aqrun itself may use: rank r is bound to the hardware
+ * Distributes ranks over the cores that aqrun itself may use: rank r is bound to the hardware
  * threads of core r, modulo the number of cores.
  */
 #include "base/fail.h"

@@ -123,7 +123,7 @@ bool files_are_regular(const int fds[2])
 
 enum { FILES_OPEN = 64 };
 
-/* Recently written files. */
+/* Files kept open, each in the slot of the hash of its name. */
 static struct {
     char *name; /* NULL: none */
     int fd;

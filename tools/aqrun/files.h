@@ -15,8 +15,8 @@
 bool files_check(const char *pattern, char why[FILES_WHY]);
 
 /*
- * Open the files of a rank, truncated, for streams 1 and 2; -1 if there is none. Returns false if
- * none could be opened, with the file's name in `why`.
+ * Open and truncate the files for standard output and error of a rank. Returns false if one cannot
+ * be opened, with its name in `why`.
  */
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);
@@ -24,7 +24,7 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 /* Whether both streams of a rank go to one file. */
 bool files_are_same(const char *pattern);
 
-/* Whether neither is a FIFO or device. */
+/* Whether neither is a FIFO or a device. */
 bool files_are_regular(const int fds[2]);
 
 /*

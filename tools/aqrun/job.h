@@ -72,7 +72,7 @@ extern struct job job;
 /* Print "aqrun: …" as one line on standard error, `tell` only with -v. */
 void say(const char *fmt, ...) AQI_PRINTF(1, 2);
 void tell(const char *fmt, ...) AQI_PRINTF(1, 2);
-/* Exit, as the launcher cannot continue. The kernel and the guard end the ranks. */
+/* The launcher cannot continue: exit. The kernel and the guard end the ranks. */
 _Noreturn void die(const char *fmt, ...) AQI_PRINTF(1, 2);
 
 #define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -84,11 +84,11 @@ _Noreturn void die(const char *fmt, ...) AQI_PRINTF(1, 2);
 void options_read(int argc, char **argv);
 
 /* spawn.c: starting the processes of the job. */
-/* Start to spawn. The number of `epoll` becomes the AQ_BOOT_FD of all ranks. */
+/* The number of `epoll` becomes the AQ_BOOT_FD of all ranks. */
 void spawn_open(int epoll);
-/* Start some more ranks. Returns false if none is left to start. */
+/* Start some ranks. Returns false if none is left to start. */
 bool spawn_some(void);
-/* Handle children's reports of a failed exec. */
+/* Read reports of children that could not run the program. */
 void spawn_read_reports(void);
 /* Call `set` for the variables that give a rank its place. */
 typedef void spawn_set_fn(const char *name, const char *value);
@@ -117,7 +117,7 @@ bool reaper_read_process(pid_t pid, struct process *process);
 /* serve.c: the hub and its sockets, and its hooks. */
 struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
-/* Report that a job that succeeded may lack output from another host, for this reason. */
+/* If the job succeeded: report that output of other hosts may be missing, for this reason. */
 void serve_report_missing(const char *why);
 
 /* remote.c: `aqrun --agent`. */
@@ -136,7 +136,6 @@ const struct ticket *plan_open(struct aqi_hub_params *hub, const char *ports);
 /* print.c: words of commands, quoted for users and shells, as printed by -t. */
 /* Print NAME=VALUE and a blank. */
 void print_variable(const char *name, const char *value);
-/* Print all words of a command. */
 void print_words(char *const *words);
 
 /* guard.c: a process that kills the remaining processes of ranks if aqrun itself is killed. */
@@ -169,7 +168,7 @@ void limits_restore(void);
 /* bind.c: the processors that each rank may use: --bind and AQ_BIND */
 /* Determine the available processors; ends aqrun with a message on failure. */
 void bind_open(void);
-/* Number of processors that all ranks together may use; 0: ranks are not bound. */
+/* The number of processors that all ranks together may use; 0: ranks are not bound. */
 unsigned bind_processors(void);
 /* " on processors 0,64", or nothing if they are not bound; truncated if there is no room. */
 #define BIND_TEXT_BYTES 120

@@ -6,17 +6,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/*
- * Descriptors of aqrun itself (a generous estimate), for each host, and for each rank: its place,
- * its control socket, the pidfd of a program started by a shell, and two pipes for relayed output;
- * also those for counters, statistics, trace and warnings.
- */
+/* Numbers of descriptors. */
 enum {
-    LIMITS_AGENT_FILES = 5,
-    LIMITS_OWN_FILES = 24,
-    LIMITS_RANK_FILES = 3,
-    LIMITS_PREFIX_FILES = 2,
-    LIMITS_SHOWN_FILES = 4
+    LIMITS_OWN_FILES = 24,  /* of aqrun itself: a generous estimate */
+    LIMITS_AGENT_FILES = 5, /* for each other host */
+    LIMITS_RANK_FILES = 3,  /* its place, its control socket, the pidfd of a shell's program */
+    LIMITS_RELAY_FILES = 2, /* for a rank whose output is relayed */
+    LIMITS_SHOWN_FILES = 4  /* for a rank, if possible: counters, statistics, trace, warnings */
 };
 
 static struct rlimit limits_files;
@@ -34,7 +30,7 @@ static void limits_check_files(void)
 {
     if (getrlimit(RLIMIT_NOFILE, &limits_files) != 0) die("getrlimit: %s", strerror(errno));
     bool relays = job.options.prefix || job.options.output != NULL || job.agents > 1;
-    unsigned each = LIMITS_RANK_FILES + (relays ? LIMITS_PREFIX_FILES : 0);
+    unsigned each = LIMITS_RANK_FILES + (relays ? LIMITS_RELAY_FILES : 0);
     rlim_t need =
         LIMITS_OWN_FILES + (rlim_t)job.count * each + (rlim_t)LIMITS_AGENT_FILES * (job.agents - 1);
     rlim_t wanted = aqi_min(need + (rlim_t)job.count * LIMITS_SHOWN_FILES, limits_files.rlim_max);
@@ -46,7 +42,7 @@ static void limits_check_files(void)
         limits_too_low("open files in aqrun", need, limits_files.rlim_cur, "n");
 }
 
-/* Other processes of the user count as well, but the kernel does not report their number. */
+/* The user's other processes also count, but the kernel does not report their number. */
 static void limits_check_processes(void)
 {
     struct rlimit limit;

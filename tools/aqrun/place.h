@@ -24,7 +24,7 @@ struct place {
  * - Without slots, ranks are spread evenly, over all hosts unless there are more hosts than ranks.
  * - "Evenly" means that the first hosts get one more rank if the numbers do not divide.
  * - With more ranks than slots, if allowed, all slots are filled as many times as possible; the
- * remaining ranks are distributed as above.
+ *   remaining ranks are distributed as above.
  *
  * An empty list means this machine alone, for any number of ranks (one by default). On failure,
  * returns false with the problem and its solution in `why`.

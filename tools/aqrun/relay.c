@@ -1,4 +1,4 @@
-/* Relays of the output of ranks, line by line. */
+/* Relays the output of ranks, line by line. */
 #include "files.h"
 #include "job.h"
 

@@ -23,8 +23,8 @@
 #define REMOTE_TIMEOUT_NS 60000000000u
 
 /*
- * Standard input, after the ticket: end of file means that the process that started this one has
- * ended, or ends the job.
+ * `input` is standard input after the ticket: end of file means that the process that started this
+ * one has ended, or ends the job.
  */
 static struct {
     struct aqi_source input;

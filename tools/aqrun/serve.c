@@ -32,8 +32,8 @@ static bool serve_asleep(void *arg, uint32_t number)
     return !reaper_read_process(serve_rank(number)->pid, &process) || process.state == 'D';
 }
 
-/* Add a hint if the kernel has killed processes of this cgroup for its memory limit since the job
- * began. */
+/* Add a hint if the kernel has killed processes of this cgroup because of its memory limit since
+ * the job began. */
 static const char *serve_hint(void *arg)
 {
     (void)arg;

@@ -1,4 +1,4 @@
-/* Forking the ranks, a few at a time so that aqrun stays responsive, and exec of the program. */
+/* Forks the ranks, a few at a time so that aqrun stays responsive, and execs the program. */
 #include "files.h"
 #include "job.h"
 
@@ -13,7 +13,7 @@
 
 #define SPAWN_BATCH 16
 
-/* A child's report of a failure, small enough for an atomic write. */
+/* A report from a child, small enough for an atomic write. */
 struct spawn_report {
     uint32_t rank;
     int32_t err;
@@ -120,8 +120,8 @@ static void spawn_set(const char *name, const char *value)
 }
 
 /*
- * Identify the file of standard error: as long as that of a rank is the same, aqrun may print the
- * library's warnings.
+ * Identify the file of standard error: while a rank has the same one, aqrun may print the library's
+ * warnings for it.
  */
 static void spawn_identify_stderr(void)
 {

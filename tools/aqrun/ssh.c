@@ -52,8 +52,7 @@ struct ssh_words {
     char *bytes; /* next free byte */
 };
 
-/* Copy the next word of a text to `to`, by the rules of the shell. Settings have been checked for
- * quotes that are not closed. */
+/* Copy the next word of a text to `to`, by the rules of the shell. */
 static void ssh_word(const char **text, char **to)
 {
     const char *at = *text;

@@ -15,8 +15,8 @@ struct ssh_config {
 };
 
 /*
- * Split a text into words by the rules of the shell, NULL-terminated and freed by one free(). At
- * its end, all quotes are closed. NULL: out of memory.
+ * Split a text into words by the rules of the shell, NULL-terminated and freed by one free(). The
+ * end of the text closes quotes. NULL: out of memory.
  */
 char **ssh_words(const char *text);
 
@@ -28,8 +28,8 @@ char **ssh_words(const char *text);
 char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_WHY]);
 
 /*
- * The command by which users can find out why a host cannot be reached, and answer prompts of ssh:
- * COMMAND OPTIONS HOST true, without the options added by aqrun.
+ * The command with which users can find out why a host cannot be reached, and answer prompts of
+ * ssh: COMMAND OPTIONS HOST true, without the options added by aqrun.
  */
 void ssh_by_hand(char *const *argv, char *text, size_t room);
 

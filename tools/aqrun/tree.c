@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Maximum number of concurrent sessions, as each is a process that computes keys. */
+/* The maximum number of concurrent sessions: each is a process that computes keys. */
 #define TREE_AT_ONCE 32u
 
 static struct {
@@ -59,10 +59,7 @@ static void tree_on_line(uint32_t host, int stream, const char *text)
 {
     static const char self[] = "aqrun: "; /* also the prefix of our own lines */
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
-    /*
-     * An agent that attaches after the end of the job fails, which is neither reported nor a
-     * reason to fail.
-     */
+    /* An agent that attaches after the end of the job fails, which is not an error. */
     if (stream == STDERR_FILENO && !job.over)
         aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
     else
@@ -77,7 +74,7 @@ static void tree_on_ended(uint32_t host, enum session_end how, const char *why)
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
     else if (how == SESSION_FAILED)
-        aqi_hub_say(job.hub, "%s", why); /* in any state: only users can fix this */
+        aqi_hub_say(job.hub, "%s", why); /* even while the job ends: only users can fix this */
 }
 
 static void tree_on_child(void)
