@@ -183,24 +183,24 @@ uint64_t api_aq_get_word(unsigned rank, uint64_t *there)
 }
 
 struct condition {
-    int (*over)(void *arg);
+    int (*done)(void *arg);
     void *arg;
 };
 
-static int is_over_or_ended(void *arg)
+static int is_done_or_ended(void *arg)
 {
     const struct condition *condition = arg;
-    return condition->over(condition->arg) || api_aq_connection_ended();
+    return condition->done(condition->arg) || api_aq_connection_ended();
 }
 
 /* Also stop waiting if the connection ends: outstanding messages will never arrive then. */
-void api_aq_until(int (*over)(void *arg), void *arg)
+void api_aq_until(int (*done)(void *arg), void *arg)
 {
-    struct condition either = {over, arg};
+    struct condition either = {done, arg};
     if (api_aq_team == api_aq_world)
-        CHECK(aq_poll_until(over, arg, AQ_FOREVER));
+        CHECK(aq_poll_until(done, arg, AQ_FOREVER));
     else
-        CHECK(aq_poll_until(is_over_or_ended, &either, AQ_FOREVER));
+        CHECK(aq_poll_until(is_done_or_ended, &either, AQ_FOREVER));
 }
 
 void api_aq_poll(void)

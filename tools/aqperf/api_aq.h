@@ -18,7 +18,7 @@ size_t api_aq_max_size(enum carrier carrier);
 void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
 uint64_t api_aq_get_word(unsigned rank, uint64_t *there);
 void api_aq_ask(struct perf *perf, enum command what, size_t size);
-void api_aq_until(int (*over)(void *arg), void *arg);
+void api_aq_until(int (*done)(void *arg), void *arg);
 void api_aq_poll(void);
 void api_aq_hello(unsigned rank);
 void api_aq_barrier(void);

@@ -217,7 +217,7 @@ bool api_aq_connection_ended(void)
 }
 
 /* Called in the loops of limits, which make no other calls, and between loops. */
-static void look(void)
+static void check_peer(void)
 {
     (void)aq_poll();
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
@@ -273,5 +273,5 @@ const struct api api_connection = {
     .ask = api_aq_ask,
     .until = api_aq_until,
     .poll = poll_or_end,
-    .look = look,
+    .check_peer = check_peer,
 };

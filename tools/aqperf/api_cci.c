@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    UNDER_WAY = 64,
-    LOOK = 4096, /* empty polls */
+    IN_FLIGHT = 64,
+    PROGRESS_POLLS = 4096, /* empty polls */
     URI_BYTES = 256,
     MOST = 65408 /* maximum message size, see docs/cci.md */
 };
@@ -131,12 +131,12 @@ static void on_connected(int status, cci_connection_t *connection)
 
 /* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
  * be sent. */
-static void turn(struct perf *perf, unsigned *turns)
+static void poll_once(struct perf *perf, unsigned *polls)
 {
     cci_event_t *event;
     if (lib.get_event(cci.endpoint, &event) != CCI_SUCCESS) {
-        limits_wait_turn(perf, turns);
-        if (*turns % LOOK == 0) perf->api->poll();
+        limits_empty_poll(perf, polls);
+        if (*polls % PROGRESS_POLLS == 0) perf->api->poll();
         return;
     }
     switch (event->type) {
@@ -175,8 +175,8 @@ static void attach(struct perf *perf)
     if (perf->rank == 0)
         check(lib.connect(cci.endpoint, cards[1].uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, 0, NULL),
               "cci_connect");
-    for (unsigned turns = 0; perf->rank <= 1 && cci.connection == NULL;)
-        turn(perf, &turns);
+    for (unsigned polls = 0; perf->rank <= 1 && cci.connection == NULL;)
+        poll_once(perf, &polls);
     cci.there = cards[perf->peer].incoming;
     free(cards);
 }
@@ -204,29 +204,29 @@ static void finish(void)
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
 
 /* Wait until at most this many operations are in flight. */
-static void await(struct perf *perf, uint64_t under_way)
+static void await(struct perf *perf, uint64_t in_flight)
 {
-    unsigned turns = 0;
-    while (cci.begun - cci.completed > under_way)
-        turn(perf, &turns);
+    unsigned polls = 0;
+    while (cci.begun - cci.completed > in_flight)
+        poll_once(perf, &polls);
 }
 
 static void send(struct perf *perf, size_t size, int flags)
 {
-    unsigned turns = 0;
+    unsigned polls = 0;
     int status;
     while ((status = lib.send(cci.connection, cci.outgoing, (uint32_t)at_least_word(size), NULL,
                               flags)) == CCI_ENOBUFS)
-        turn(perf, &turns);
+        poll_once(perf, &polls);
     check(status, "cci_send");
     cci.begun += flags != CCI_FLAG_SILENT;
 }
 
 static void receive(struct perf *perf, uint64_t messages)
 {
-    unsigned turns = 0;
+    unsigned polls = 0;
     while (cci.received < messages)
-        turn(perf, &turns);
+        poll_once(perf, &polls);
     cci.received -= messages;
 }
 
@@ -244,7 +244,7 @@ void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         send(perf, size, 0);
-        await(perf, UNDER_WAY - 1);
+        await(perf, IN_FLIGHT - 1);
     }
     receive(perf, perf->rank == 0 ? 1 : n);
     if (perf->rank != 0) send(perf, WORD, CCI_FLAG_SILENT);
@@ -252,32 +252,32 @@ void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
 }
 
 /* Rank 1 makes progress until a message reports that rank 0 has finished. */
-static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t under_way)
+static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t in_flight)
 {
     cci_rma_handle_t *here = flag == CCI_FLAG_READ ? cci.incoming_handle : cci.outgoing_handle;
-    unsigned turns = 0;
+    unsigned polls = 0;
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         int status;
         while ((status = lib.rma(cci.connection, NULL, 0, here, 0, &cci.there, 0, size, NULL,
                                  flag)) == CCI_ENOBUFS)
-            turn(perf, &turns);
+            poll_once(perf, &polls);
         check(status, "cci_rma");
         cci.begun++;
-        await(perf, under_way - 1);
+        await(perf, in_flight - 1);
     }
     await(perf, 0);
     api_cci_rtt(perf, WORD, 1);
 }
 
-#define MOVES(name, flag, under_way)                                                               \
+#define MOVES(name, flag, in_flight)                                                               \
     void api_cci_##name(struct perf *perf, size_t size, uint64_t n)                                \
     {                                                                                              \
-        move(perf, flag, size, n, under_way);                                                      \
+        move(perf, flag, size, n, in_flight);                                                      \
     }
 MOVES(write, CCI_FLAG_WRITE, 1)
 MOVES(read, CCI_FLAG_READ, 1)
-MOVES(writes, CCI_FLAG_WRITE, UNDER_WAY)
-MOVES(reads, CCI_FLAG_READ, UNDER_WAY)
+MOVES(writes, CCI_FLAG_WRITE, IN_FLIGHT)
+MOVES(reads, CCI_FLAG_READ, IN_FLIGHT)
 
 static enum limit_id foreign(const struct kind *kind)
 {

@@ -15,9 +15,9 @@
 
 enum {
     NAME_MAX_BYTES = 128,
-    UNDER_WAY = 64,
+    IN_FLIGHT = 64,
     BATCH = 16,
-    LOOK = 4096, /* empty polls */
+    PROGRESS_POLLS = 4096, /* empty polls */
     TAG = 1
 };
 
@@ -33,9 +33,9 @@ static struct {
     uint64_t key, there;
     unsigned char *outgoing, *incoming; /* private memory, like that of MPI programs */
     size_t len;
-    struct fi_context2 contexts[4 * UNDER_WAY];
+    struct fi_context2 contexts[4 * IN_FLIGHT];
     unsigned context;
-    uint64_t posted[2], over[2]; /* [1]: receives, [0]: all other operations */
+    uint64_t posted[2], completed[2]; /* [1]: receives, [0]: all other operations */
 } fi;
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -130,28 +130,28 @@ enum op { TAGGED_SEND, SEND, TAGGED_RECEIVE, RECEIVE, WRITE, READ };
 
 /* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
  * be sent. */
-static void turn(struct perf *perf, unsigned *turns)
+static void poll_once(struct perf *perf, unsigned *polls)
 {
     struct fi_cq_tagged_entry found[BATCH];
     struct fi_cq_err_entry error = {0};
     ssize_t got = fi_cq_read(fi.open.cq, found, BATCH);
     for (ssize_t i = 0; i < got; i++)
-        fi.over[(found[i].flags & FI_RECV) != 0]++;
+        fi.completed[(found[i].flags & FI_RECV) != 0]++;
     if (got > 0) return;
     if (got != -FI_EAGAIN) {
         (void)fi_cq_readerr(fi.open.cq, &error, 0);
         fail("an operation failed", ofi_library.strerror(error.err));
     }
-    limits_wait_turn(perf, turns);
-    if (*turns % LOOK == 0) perf->api->poll();
+    limits_empty_poll(perf, polls);
+    if (*polls % PROGRESS_POLLS == 0) perf->api->poll();
 }
 
 /* Wait until at most this many operations are in flight. */
-static void await(struct perf *perf, bool receives, uint64_t under_way)
+static void await(struct perf *perf, bool receives, uint64_t in_flight)
 {
-    unsigned turns = 0;
-    while (fi.posted[receives] - fi.over[receives] > under_way)
-        turn(perf, &turns);
+    unsigned polls = 0;
+    while (fi.posted[receives] - fi.completed[receives] > in_flight)
+        poll_once(perf, &polls);
 }
 
 static ssize_t try(enum op op, size_t size, bool injected, void *context)
@@ -186,11 +186,11 @@ static void give(struct perf *perf, enum op op, size_t size)
 {
     bool receives = op == TAGGED_RECEIVE || op == RECEIVE;
     bool injected = op <= SEND && size <= fi.open.info->tx_attr->inject_size;
-    void *context = &fi.contexts[fi.context++ % (4 * UNDER_WAY)];
-    unsigned turns = 0;
+    void *context = &fi.contexts[fi.context++ % (4 * IN_FLIGHT)];
+    unsigned polls = 0;
     ssize_t err;
     while ((err = try(op, size, injected, context)) == -FI_EAGAIN)
-        turn(perf, &turns);
+        poll_once(perf, &polls);
     check(err, "an operation was rejected");
     fi.posted[receives] += !injected;
 }
@@ -225,7 +225,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 {
     enum op op = perf->rank == 0 ? TAGGED_SEND : TAGGED_RECEIVE;
     size = at_least_word(size);
-    uint64_t left = n, batch = n < UNDER_WAY ? n : UNDER_WAY;
+    uint64_t left = n, batch = n < IN_FLIGHT ? n : IN_FLIGHT;
     for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
         give(perf, op, size);
     while (left > 0) {
@@ -244,25 +244,25 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 }
 
 /* Rank 1 makes progress until a message reports that rank 0 has finished. */
-static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
+static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t in_flight)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         give(perf, op, size);
-        await(perf, false, under_way - 1);
+        await(perf, false, in_flight - 1);
     }
     await(perf, false, 0);
     echo(perf, TAGGED_SEND, WORD, 1);
 }
 
-#define MOVES(name, op, under_way)                                                                 \
+#define MOVES(name, op, in_flight)                                                                 \
     void api_fi_##name(struct perf *perf, size_t size, uint64_t n)                                 \
     {                                                                                              \
-        move(perf, op, size, n, under_way);                                                        \
+        move(perf, op, size, n, in_flight);                                                        \
     }
 MOVES(write, WRITE, 1)
 MOVES(read, READ, 1)
-MOVES(writes, WRITE, UNDER_WAY)
-MOVES(reads, READ, UNDER_WAY)
+MOVES(writes, WRITE, IN_FLIGHT)
+MOVES(reads, READ, IN_FLIGHT)
 
 #else
 

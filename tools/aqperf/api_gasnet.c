@@ -233,9 +233,9 @@ static uint64_t get_word(unsigned rank, uint64_t *there)
     return gex_RMA_GetBlockingVal(world, rank, there, sizeof *there, 0);
 }
 
-static void until(int (*over)(void *arg), void *arg)
+static void until(int (*done)(void *arg), void *arg)
 {
-    GASNET_BLOCKUNTIL(over(arg));
+    GASNET_BLOCKUNTIL(done(arg));
 }
 
 static void poll(void)

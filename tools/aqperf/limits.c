@@ -24,16 +24,16 @@ static void (*volatile limits_call)(void) = do_nothing;
 static uint64_t line_seq, ring_seq, ring_consumed;
 
 /*
- * One empty poll of a wait. Yields after many polls, or sooner if there are more ranks than cores,
- * as the other rank may need this core.
+ * Called after each empty poll of a wait. Yields after many, or sooner if there are more ranks than
+ * cores, since the other rank may need this core.
  */
-void limits_wait_turn(const struct perf *perf, unsigned *turns)
+void limits_empty_poll(const struct perf *perf, unsigned *polls)
 {
-    unsigned patience = perf->crowded ? 256 : 16384;
+    unsigned interval = perf->oversubscribed ? 256 : 16384;
     if (perf->rank == 1 && perf->target_computes_ns > 0) compute_for(perf->target_computes_ns);
-    if (++*turns % patience != 0) return;
+    if (++*polls % interval != 0) return;
     sched_yield();
-    if (perf->api->look != NULL) perf->api->look();
+    if (perf->api->check_peer != NULL) perf->api->check_peer();
 }
 
 static void send_line(struct perf *perf, const void *from, size_t size, uint64_t seq)
@@ -50,9 +50,9 @@ static void send_line(struct perf *perf, const void *from, size_t size, uint64_t
 static uint64_t await_line(struct perf *perf, uint64_t old)
 {
     uint64_t seq;
-    unsigned turns = 0;
+    unsigned polls = 0;
     while ((seq = atomic_load_explicit(&perf->mine->inbox.seq, memory_order_acquire)) == old)
-        limits_wait_turn(perf, &turns);
+        limits_empty_poll(perf, &polls);
     return seq;
 }
 
@@ -60,7 +60,7 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
  * Send one line to rank 1 and back. The last one is answered as well, so that rank 1 has left its
  * loop before the next command.
  */
-static void turn(struct perf *perf, size_t size, uint64_t flag)
+static void round_trip(struct perf *perf, size_t size, uint64_t flag)
 {
     send_line(perf, perf->source, size, ((line_seq & ~STOP) + 1) | flag);
     line_seq = await_line(perf, line_seq);
@@ -69,15 +69,15 @@ static void turn(struct perf *perf, size_t size, uint64_t flag)
 static void echo(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 1; i < n; i++)
-        turn(perf, size, 0);
-    turn(perf, size, STOP);
+        round_trip(perf, size, 0);
+    round_trip(perf, size, STOP);
 }
 
 /* The first echo only shows that rank 1 is ready. */
 static void begin_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n;
-    turn(perf, size, 0);
+    round_trip(perf, size, 0);
 }
 
 static void begin_answer(struct perf *perf, size_t size, uint64_t n)
@@ -135,12 +135,12 @@ static uint64_t ring_lines(const struct perf *perf, size_t size)
 static void stream_one(struct perf *perf, size_t size, uint64_t flag)
 {
     struct shared *there = perf->theirs;
-    unsigned turns = 0;
+    unsigned polls = 0;
     const uint64_t lines = ring_lines(perf, size);
     while (ring_seq - ring_consumed >= lines) {
         /* pairs with the release in serve_stream */
         ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
-        limits_wait_turn(perf, &turns);
+        limits_empty_poll(perf, &polls);
     }
     struct line *line = &there->ring[ring_seq & (lines - 1)];
     if (size > 0 && size <= sizeof line->payload) {
@@ -155,10 +155,10 @@ static void stream_one(struct perf *perf, size_t size, uint64_t flag)
 
 static void stream_drain(struct perf *perf)
 {
-    unsigned turns = 0;
+    unsigned polls = 0;
     while (ring_consumed != ring_seq) {
         ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
-        limits_wait_turn(perf, &turns);
+        limits_empty_poll(perf, &polls);
     }
 }
 
@@ -177,11 +177,11 @@ static void serve_stream(struct perf *perf, size_t size, uint64_t n)
     const uint64_t lines = ring_lines(perf, size);
     for (uint64_t seq = 0; (seq & STOP) == 0;) {
         struct line *line = &here->ring[ring_consumed & (lines - 1)];
-        unsigned turns = 0;
+        unsigned polls = 0;
         /* pairs with the release in stream_one */
         while (((seq = atomic_load_explicit(&line->seq, memory_order_acquire)) & ~STOP) !=
                ring_consumed + 1)
-            limits_wait_turn(perf, &turns);
+            limits_empty_poll(perf, &polls);
         ring_consumed++;
         if ((ring_consumed & (lines / 4 - 1)) == 0 || (seq & STOP) != 0) /* stream_one, _drain */
             atomic_store_explicit(&perf->theirs->consumed.seq, ring_consumed, memory_order_release);
@@ -292,13 +292,13 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
     enum limit_id id =
         size <= 8 && pattern->kind->word != LIMIT_NONE ? pattern->kind->word : pattern->kind->limit;
     /* Ranks that share a core wait for the scheduler, not for cache lines. */
-    if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
+    if (id == LIMIT_LINE_ROUNDS && perf->oversubscribed) id = LIMIT_BARE_BARRIER;
     id = plain(perf, pattern->kind, id);
     if (id == LIMIT_SOCKET + PLAIN_HALO && !limits_socket_takes(size)) return LIMIT_NONE;
     if (id >= LIMIT_SOCKET) return limits_fabric_takes(size) ? id : LIMIT_NONE;
     if (limits[id].work.all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
     if (limits[id].work.serve != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
-    if (id == LIMIT_LINE_HOP && perf->crowded) return LIMIT_NONE;
+    if (id == LIMIT_LINE_HOP && perf->oversubscribed) return LIMIT_NONE;
     return id;
 }
 

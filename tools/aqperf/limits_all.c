@@ -21,7 +21,7 @@ static struct shared *lead(struct perf *perf)
 static void meet(struct perf *perf)
 {
     struct shared *at = lead(perf);
-    unsigned turns = 0;
+    unsigned polls = 0;
     rounds++;
     if (atomic_fetch_add_explicit(&at->arrived.seq, 1, memory_order_acq_rel) + 1 ==
         rounds * perf->ranks) {
@@ -30,7 +30,7 @@ static void meet(struct perf *perf)
     }
     /* Pairs with the release by the last rank to arrive. */
     while (atomic_load_explicit(&at->released.seq, memory_order_acquire) != rounds)
-        if (perf->crowded || ++turns % 16384 == 0) sched_yield();
+        if (perf->oversubscribed || ++polls % 16384 == 0) sched_yield();
 }
 
 LOOP(limits_bare_barrier, , meet(perf))
@@ -54,10 +54,10 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
 /* Wait until the neighbor has announced the step; its row can then be read. */
 static void take_row(struct perf *perf, unsigned side, uint64_t step)
 {
-    unsigned turns = 0;
+    unsigned polls = 0;
     /* pairs with the release in limits_halo */
     while (atomic_load_explicit(&perf->mine->row[side].seq, memory_order_acquire) < step)
-        if (perf->crowded || ++turns % 16384 == 0) sched_yield();
+        if (perf->oversubscribed || ++polls % 16384 == 0) sched_yield();
 }
 
 void limits_halo(struct perf *perf, size_t size, uint64_t n)

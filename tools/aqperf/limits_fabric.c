@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECEIVES = 2, LOOK = 4096 /* empty polls */ };
+enum { RECEIVES = 2, PROGRESS_POLLS = 4096 /* empty polls */ };
 
 static const struct fabric *const fabrics[] = {
 #if AQPERF_OFI
@@ -23,7 +23,7 @@ static const struct fabric *const fabrics[] = {
 static const struct fabric *fabric; /* the one in use */
 static size_t most;
 static struct fabric_memory memory;
-static uint64_t posted[FABRIC_OPS], over[FABRIC_OPS], taken;
+static uint64_t posted[FABRIC_OPS], completed[FABRIC_OPS], taken;
 
 /* --- one operation --------------------------------------------------------------------------- */
 
@@ -34,39 +34,44 @@ static void fail(struct perf *perf, const char *why)
     perf->api->quit(1);
 }
 
-static int after_a_turn(void *turns)
+static int after_one_poll(void *polls)
 {
-    return ++*(unsigned *)turns > 1;
+    return ++*(unsigned *)polls > 1;
+}
+
+static void poll_library(struct perf *perf)
+{
+    unsigned polls = 0;
+    perf->api->until(after_one_poll, &polls);
 }
 
 /* Poll the fabric. Periodically make progress with Aqueduct as well: its last message may still
  * have to be sent. */
-static void progress(struct perf *perf, unsigned *turns)
+static void progress(struct perf *perf, unsigned *polls)
 {
     char why[FABRIC_WHY];
     enum fabric_op op;
     int found = fabric->poll(&op, why);
     if (found < 0) fail(perf, why);
-    if (found > 0) over[op]++;
+    if (found > 0) completed[op]++;
     if (found != 0) return;
-    limits_wait_turn(perf, turns);
-    unsigned own = 0;
-    if (*turns % LOOK == 0 || perf->target_computes_ns > 0) perf->api->until(after_a_turn, &own);
+    limits_empty_poll(perf, polls);
+    if (*polls % PROGRESS_POLLS == 0 || perf->target_computes_ns > 0) poll_library(perf);
 }
 
 static void give(struct perf *perf, enum fabric_op op, size_t size)
 {
-    unsigned turns = 0;
-    while (posted[op] - over[op] >= FABRIC_UNDER_WAY || !fabric->post(op, size))
-        progress(perf, &turns);
+    unsigned polls = 0;
+    while (posted[op] - completed[op] >= FABRIC_IN_FLIGHT || !fabric->post(op, size))
+        progress(perf, &polls);
     posted[op]++;
 }
 
 static void await(struct perf *perf, enum fabric_op op, uint64_t count)
 {
-    unsigned turns = 0;
-    while (over[op] < count)
-        progress(perf, &turns);
+    unsigned polls = 0;
+    while (completed[op] < count)
+        progress(perf, &polls);
 }
 
 static void take_message(struct perf *perf)
@@ -145,7 +150,7 @@ FABRIC_LIMIT(stream_in, FABRIC_GET, false)
 void limits_fabric_settle(struct perf *perf)
 {
     static uint64_t loops;
-    unsigned turns = 0;
+    unsigned polls = 0;
     if (fabric == NULL) return;
     loops++;
     if (perf->rank != 0) {
@@ -154,9 +159,8 @@ void limits_fabric_settle(struct perf *perf)
         return;
     }
     while (*(volatile uint64_t *)&perf->mine->settled != loops) {
-        unsigned own = 0;
-        progress(perf, &turns);
-        perf->api->until(after_a_turn, &own);
+        progress(perf, &polls);
+        poll_library(perf);
     }
 }
 

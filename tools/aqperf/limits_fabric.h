@@ -8,7 +8,7 @@
 #include "perf.h"
 
 enum fabric_op { FABRIC_SEND, FABRIC_RECEIVE, FABRIC_PUT, FABRIC_GET, FABRIC_OPS };
-enum { FABRIC_UNDER_WAY = 64 /* operations */, FABRIC_WHY = 200 };
+enum { FABRIC_IN_FLIGHT = 64 /* operations */, FABRIC_WHY = 200 };
 
 /* Buffers for sending, and for receives, puts and gets, of `len` bytes each. */
 struct fabric_memory {
@@ -29,7 +29,7 @@ struct fabric {
     /* Returns false if there is no room now. A put is complete when it is visible. */
     bool (*post)(enum fabric_op op, size_t size);
     /* Returns 1 and the completed operation, 0 if there is none, or -1 and the reason. */
-    int (*poll)(enum fabric_op *over, char why[FABRIC_WHY]);
+    int (*poll)(enum fabric_op *completed, char why[FABRIC_WHY]);
     void (*close)(void);
 };
 extern const struct fabric fabric_ofi, fabric_ibv;

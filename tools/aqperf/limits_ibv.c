@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE = 4 * FABRIC_UNDER_WAY, RECEIVES = 8, INLINE = 72, READS = 16, HOPS = 64 };
+enum { QUEUE = 4 * FABRIC_IN_FLIGHT, RECEIVES = 8, INLINE = 72, READS = 16, HOPS = 64 };
 enum { CARD_QP, CARD_LID, CARD_MTU, CARD_KEY, CARD_ADDR, CARD_GID /* two words */ };
 
 static struct {
@@ -172,7 +172,7 @@ static bool hca_post(enum fabric_op op, size_t size)
     return ibv_post_send(hca.qp, &wr, &bad) == 0;
 }
 
-static int hca_poll(enum fabric_op *over, char why[FABRIC_WHY])
+static int hca_poll(enum fabric_op *completed, char why[FABRIC_WHY])
 {
     struct ibv_wc wc;
     int got = ibv_poll_cq(hca.cq, 1, &wc);
@@ -183,7 +183,7 @@ static int hca_poll(enum fabric_op *over, char why[FABRIC_WHY])
                          : hca_verbs.wc_status_str(wc.status));
         return -1;
     }
-    *over = (enum fabric_op)wc.wr_id;
+    *completed = (enum fabric_op)wc.wr_id;
     return 1;
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_WORDS = 32, SLOTS = 3 * FABRIC_UNDER_WAY, BATCH = 16 };
+enum { NAME_WORDS = 32, SLOTS = 3 * FABRIC_IN_FLIGHT, BATCH = 16 };
 
 /* A pending operation. */
 struct slot {
@@ -164,12 +164,12 @@ static bool ofi_post(enum fabric_op op, size_t size)
     return true;
 }
 
-static int ofi_poll(enum fabric_op *over, char why[FABRIC_WHY])
+static int ofi_poll(enum fabric_op *completed, char why[FABRIC_WHY])
 {
     struct fi_cq_err_entry error = {0};
     if (ofi.injected > 0) {
         ofi.injected--;
-        *over = FABRIC_SEND;
+        *completed = FABRIC_SEND;
         return 1;
     }
     if (ofi.found_first == ofi.found_count) {
@@ -184,7 +184,7 @@ static int ofi_poll(enum fabric_op *over, char why[FABRIC_WHY])
         ofi.found_count = (unsigned)got;
     }
     struct slot *slot = ofi.found[ofi.found_first++].op_context;
-    *over = slot->op;
+    *completed = slot->op;
     slot->next = ofi.free;
     ofi.free = slot;
     return 1;

@@ -19,10 +19,10 @@ static size_t piece_at(size_t at, size_t size)
  */
 static void await_taken(struct perf *perf, uint64_t most)
 {
-    unsigned turns = 0;
+    unsigned polls = 0;
     while (sent - atomic_load_explicit(&perf->mine->fragments_taken.seq, memory_order_acquire) >
            most)
-        limits_wait_turn(perf, &turns);
+        limits_empty_poll(perf, &polls);
 }
 
 static void send_all(struct perf *perf, const unsigned char *from, size_t size, uint64_t n)
@@ -41,9 +41,9 @@ static void take_all(struct perf *perf, unsigned char *to, size_t size, uint64_t
 {
     for (uint64_t i = 0; i < n; i++)
         for (size_t at = 0; at < size; at += FRAGMENT_BYTES) {
-            unsigned turns = 0;
+            unsigned polls = 0;
             while (atomic_load_explicit(&perf->mine->fragments.seq, memory_order_acquire) == taken)
-                limits_wait_turn(perf, &turns);
+                limits_empty_poll(perf, &polls);
             limits_copy(to + at, perf->mine->fragment[taken++ % FRAGMENTS], piece_at(at, size));
             atomic_store_explicit(&perf->theirs->fragments_taken.seq, taken, memory_order_release);
         }

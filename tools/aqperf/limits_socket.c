@@ -28,9 +28,9 @@ static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *)
 {
     double begun = 0;
     ssize_t done;
-    for (unsigned turns = 0; (done = call(channel, message)) < 0;) {
-        limits_wait_turn(perf, &turns);
-        if (turns % 65536 != 1) continue;
+    for (unsigned polls = 0; (done = call(channel, message)) < 0;) {
+        limits_empty_poll(perf, &polls);
+        if (polls % 65536 != 1) continue;
         if (begun == 0) begun = measure_now_ns();
         if (measure_now_ns() - begun < 10e9) continue;
         fprintf(stderr, "aqperf: a datagram between plain UDP sockets was lost\n");

@@ -16,14 +16,14 @@ static void pin(struct perf *perf)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         perf->cores = 1;
-        perf->crowded = perf->ranks > 1;
+        perf->oversubscribed = perf->ranks > 1;
         return;
     }
     const char *bound = getenv("AQ_LOCAL_CORES"); /* set by aqrun --bind */
     perf->cores = bound != NULL ? atoi(bound) : CPU_COUNT(&allowed);
-    perf->crowded = perf->ranks > (unsigned)perf->cores;
-    perf->pinned = bound != NULL && !perf->crowded;
-    if (perf->pinned || perf->crowded || perf->options.unpinned) return;
+    perf->oversubscribed = perf->ranks > (unsigned)perf->cores;
+    perf->pinned = bound != NULL && !perf->oversubscribed;
+    if (perf->pinned || perf->oversubscribed || perf->options.unpinned) return;
     unsigned seen = 0;
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &allowed) || seen++ != perf->rank) continue;

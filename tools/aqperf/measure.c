@@ -70,7 +70,8 @@ static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, u
 static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n,
                       double computes_ns)
 {
-    if (perf->api->look != NULL) perf->api->look(); /* mapped memory outlives the peer */
+    if (perf->api->check_peer != NULL)
+        perf->api->check_peer(); /* mapped memory outlives the peer */
     if (work->bare) size = 0;
     if (work->before != NULL) work->before(perf, size, n);
     if (computes_ns > 0) compute_for(computes_ns);

@@ -282,9 +282,9 @@ struct api {
     uint64_t (*get_word)(unsigned rank, uint64_t *there);
     void (*ask)(struct perf *perf, enum command command, size_t size); /* the peer */
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
-    void (*until)(int (*over)(void *arg), void *arg);
+    void (*until)(int (*done)(void *arg), void *arg);
     void (*poll)(void);
-    void (*look)(void); /* end the program if the peer is gone; NULL: the job does that */
+    void (*check_peer)(void); /* end the program if the peer is gone; NULL: the job does that */
     /* The loop of a foreign API, which is compared with Aqueduct's; NULL: it is Aqueduct's. */
     enum limit_id (*foreign)(const struct kind *kind);
 };
@@ -357,7 +357,7 @@ struct perf {
     unsigned neighbors;    /* number of ranks that share memory with this one */
     const char *transport; /* that reaches the peer */
     int cores;             /* number of cores that this process may use */
-    bool crowded;          /* more ranks than cores */
+    bool oversubscribed;   /* more ranks than cores */
     bool pinned;
     bool progress_thread;
     size_t max_size; /* maximum size of all rows */
@@ -446,7 +446,7 @@ void limits_settle(struct perf *perf, enum limit_id id);
 void limits_probe_cma(struct perf *perf);
 /* Shared by limits.c and limits_private.c. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
-void limits_wait_turn(const struct perf *perf, unsigned *turns);
+void limits_empty_poll(const struct perf *perf, unsigned *polls);
 /* Transfer `size` bytes between `here` and the peer's `there`; returns 0 or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */

@@ -85,9 +85,9 @@ void report_begin(const struct perf *perf)
     printf("aqperf %s, interface %s: %u rank%s; rank 0 reaches rank %u over %s\n", aq_version(),
            perf->api->name, perf->ranks, perf->ranks == 1 ? "" : "s", perf->peer, perf->transport);
     printf("%d core%s, %s%s; %u samples of %g ms each\n", perf->cores, perf->cores == 1 ? "" : "s",
-           perf->pinned    ? "rank r bound to the r-th"
-           : perf->crowded ? "fewer than there are ranks, which take turns"
-                           : "ranks not bound to them",
+           perf->pinned           ? "rank r bound to the r-th"
+           : perf->oversubscribed ? "fewer than there are ranks, which take turns"
+                                  : "ranks not bound to them",
            perf->progress_thread ? ", with a progress thread" : "", perf->options.repeats,
            perf->options.min_time_ns / 1e6);
     if (perf->no_cma != NULL)
