@@ -63,19 +63,19 @@ static void on_steal(aq_am *am)
 /* Handler of messages that are only counted. */
 static void on_counted(aq_am *am)
 {
-    heard_add(am->context);
+    received_add(am->context);
 }
 
 static void on_ask(aq_am *am)
 {
-    uint32_t answer = talk_hear((enum command)am->args[0], aq_arg_u64(am, 1));
+    uint32_t answer = talk_handle((enum command)am->args[0], aq_arg_u64(am, 1));
     CHECK(aq_am_reply_short(am, handlers[ON_ANSWER], AQ_ARGS((aq_arg)answer), 0));
 }
 
 static void on_answer(aq_am *am)
 {
-    heard.answer = (uint32_t)am->args[0];
-    heard_add(&heard.pongs);
+    received.answer = (uint32_t)am->args[0];
+    received_add(&received.pongs);
 }
 
 void api_aq_join(struct perf *perf, unsigned segment_modes)
@@ -90,18 +90,18 @@ void api_aq_join(struct perf *perf, unsigned segment_modes)
     talk_begin(perf, aq_team_rank(api_aq_world), aq_team_size(api_aq_world));
     aq_handler_entry table[HANDLER_COUNT] = {
         [ON_PING] = {.fn = on_ping, .name = "ping"},
-        [ON_PONG] = {.fn = on_counted, .context = &heard.pongs, .name = "pong"},
+        [ON_PONG] = {.fn = on_counted, .context = &received.pongs, .name = "pong"},
         [ON_PING_MEDIUM] = {.fn = on_ping_medium, .name = "ping-medium"},
         [ON_PING_LONG] = {.fn = on_ping_long, .name = "ping-long"},
-        [ON_FLOOD] = {.fn = on_counted, .context = &heard.floods, .name = "flood"},
-        [ON_FLOOD_IN] = {.fn = on_counted, .context = &heard.floods_in, .name = "flood-in"},
+        [ON_FLOOD] = {.fn = on_counted, .context = &received.floods, .name = "flood"},
+        [ON_FLOOD_IN] = {.fn = on_counted, .context = &received.floods_in, .name = "flood-in"},
         [ON_ASK] = {.nargs = 3, .fn = on_ask, .name = "ask"},
         [ON_ANSWER] = {.nargs = 1, .fn = on_answer, .name = "answer"},
-        [ON_TOKEN] = {.fn = on_counted, .context = &heard.tokens, .name = "token"},
-        [ON_ROW_BEFORE] = {.fn = on_counted, .context = &heard.rows[0], .name = "row-before"},
-        [ON_ROW_AFTER] = {.fn = on_counted, .context = &heard.rows[1], .name = "row-after"},
+        [ON_TOKEN] = {.fn = on_counted, .context = &received.tokens, .name = "token"},
+        [ON_ROW_BEFORE] = {.fn = on_counted, .context = &received.rows[0], .name = "row-before"},
+        [ON_ROW_AFTER] = {.fn = on_counted, .context = &received.rows[1], .name = "row-after"},
         [ON_STEAL] = {.nargs = 2, .fn = on_steal, .name = "steal"},
-        [ON_HELLO] = {.fn = on_counted, .context = &heard.hellos, .name = "hello"},
+        [ON_HELLO] = {.fn = on_counted, .context = &received.hellos, .name = "hello"},
     };
     CHECK(aq_am_register(aq_team_ep(api_aq_world), table, HANDLER_COUNT));
     for (size_t i = 0; i < HANDLER_COUNT; i++)
@@ -210,7 +210,7 @@ void api_aq_poll(void)
 
 static int has_pongs(void *wanted)
 {
-    return heard_count(&heard.pongs) >= *(uint64_t *)wanted;
+    return received_count(&received.pongs) >= *(uint64_t *)wanted;
 }
 
 static void await_pongs(uint64_t wanted)
@@ -220,7 +220,7 @@ static void await_pongs(uint64_t wanted)
 
 void api_aq_ask(struct perf *perf, enum command what, size_t size)
 {
-    uint64_t wanted = heard_count(&heard.pongs) + 1;
+    uint64_t wanted = received_count(&received.pongs) + 1;
     CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_ASK],
                       AQ_ARGS((aq_arg)what, AQ_ARG64(size)), 0));
     await_pongs(wanted);

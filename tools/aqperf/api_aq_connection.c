@@ -211,8 +211,8 @@ bool api_aq_connection_ended(void)
     CHECK(aq_connection_query(connection, &info));
     if (info.state != AQ_CONNECTION_ENDED) return false;
     while (has_event(&event))
-        if (listens && event.type == AQ_CONNECTION_CLOSED) heard.command = COMMAND_END;
-    if (heard.command != COMMAND_END) fail("the connection has ended", info.reason);
+        if (listens && event.type == AQ_CONNECTION_CLOSED) received.command = COMMAND_END;
+    if (received.command != COMMAND_END) fail("the connection has ended", info.reason);
     return true;
 }
 
@@ -248,7 +248,7 @@ static struct shared *segment(unsigned rank, struct shared **mapped)
 
 static int has_hellos(void *wanted)
 {
-    return heard.hellos >= *(uint64_t *)wanted;
+    return received.hellos >= *(uint64_t *)wanted;
 }
 
 static void barrier(void)

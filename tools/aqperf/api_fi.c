@@ -154,7 +154,7 @@ static void await(struct perf *perf, bool receives, uint64_t in_flight)
         poll_once(perf, &polls);
 }
 
-static ssize_t try(enum op op, size_t size, bool injected, void *context)
+static ssize_t post_once(enum op op, size_t size, bool injected, void *context)
 {
     struct iovec part = {op == READ ? fi.incoming : fi.outgoing, size};
     struct fi_rma_iov there = {.addr = fi.there, .len = size, .key = fi.key};
@@ -182,14 +182,14 @@ static ssize_t try(enum op op, size_t size, bool injected, void *context)
     }
 }
 
-static void give(struct perf *perf, enum op op, size_t size)
+static void post(struct perf *perf, enum op op, size_t size)
 {
     bool receives = op == TAGGED_RECEIVE || op == RECEIVE;
     bool injected = op <= SEND && size <= fi.open.info->tx_attr->inject_size;
     void *context = &fi.contexts[fi.context++ % (4 * IN_FLIGHT)];
     unsigned polls = 0;
     ssize_t err;
-    while ((err = try(op, size, injected, context)) == -FI_EAGAIN)
+    while ((err = post_once(op, size, injected, context)) == -FI_EAGAIN)
         poll_once(perf, &polls);
     check(err, "an operation was rejected");
     fi.posted[receives] += !injected;
@@ -202,10 +202,10 @@ static void echo(struct perf *perf, enum op send, size_t size, uint64_t n)
     enum op receive = send == SEND ? RECEIVE : TAGGED_RECEIVE;
     size = at_least_word(size);
     for (uint64_t i = 0; i < n; i++) {
-        give(perf, receive, size);
-        if (perf->rank == 0) give(perf, send, size);
+        post(perf, receive, size);
+        if (perf->rank == 0) post(perf, send, size);
         await(perf, true, 0);
-        if (perf->rank != 0) give(perf, send, size);
+        if (perf->rank != 0) post(perf, send, size);
     }
     await(perf, false, 0);
 }
@@ -227,18 +227,18 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
     size = at_least_word(size);
     uint64_t left = n, batch = n < IN_FLIGHT ? n : IN_FLIGHT;
     for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
-        give(perf, op, size);
+        post(perf, op, size);
     while (left > 0) {
-        if (perf->rank == 0) give(perf, TAGGED_RECEIVE, WORD);
+        if (perf->rank == 0) post(perf, TAGGED_RECEIVE, WORD);
         for (uint64_t i = 0; perf->rank == 0 && i < batch; i++)
-            give(perf, op, size);
+            post(perf, op, size);
         await(perf, false, 0);
         await(perf, true, 0);
         left -= batch;
         if (left < batch) batch = left;
         for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
-            give(perf, op, size);
-        if (perf->rank != 0) give(perf, TAGGED_SEND, WORD);
+            post(perf, op, size);
+        if (perf->rank != 0) post(perf, TAGGED_SEND, WORD);
     }
     await(perf, false, 0);
 }
@@ -247,7 +247,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t in_flight)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
-        give(perf, op, size);
+        post(perf, op, size);
         await(perf, false, in_flight - 1);
     }
     await(perf, false, 0);

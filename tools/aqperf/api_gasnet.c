@@ -51,13 +51,13 @@ static void check(int code, const char *call)
     static void name(gex_Token_t token)                                                            \
     {                                                                                              \
         (void)token;                                                                               \
-        heard_add(&heard.count);                                                                   \
+        received_add(&received.count);                                                             \
     }
 #define COUNTING_BYTES(name, count)                                                                \
     static void name(gex_Token_t token, void *buf, size_t nbytes)                                  \
     {                                                                                              \
         (void)token, (void)buf, (void)nbytes;                                                      \
-        heard_add(&heard.count);                                                                   \
+        received_add(&received.count);                                                             \
     }
 COUNTING(on_pong, pongs)
 COUNTING_BYTES(on_pong_bytes, pongs)
@@ -99,15 +99,15 @@ static void on_steal(gex_Token_t token, gex_AM_Arg_t low, gex_AM_Arg_t high)
 
 static void on_ask(gex_Token_t token, gex_AM_Arg_t command, gex_AM_Arg_t low, gex_AM_Arg_t high)
 {
-    uint32_t answer = talk_hear((enum command)command, (size_t)joined(low, high));
+    uint32_t answer = talk_handle((enum command)command, (size_t)joined(low, high));
     gex_AM_ReplyShort1(token, handlers[ON_ANSWER], 0, (gex_AM_Arg_t)answer);
 }
 
 static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
 {
     (void)token;
-    heard.answer = (uint32_t)answer;
-    heard_add(&heard.pongs);
+    received.answer = (uint32_t)answer;
+    received_add(&received.pongs);
 }
 
 /*
@@ -245,10 +245,10 @@ static void poll(void)
 
 static void ask(struct perf *perf, enum command what, size_t size)
 {
-    uint64_t wanted = heard_count(&heard.pongs) + 1;
+    uint64_t wanted = received_count(&received.pongs) + 1;
     gex_AM_RequestShort3(world, perf->peer, handlers[ON_ASK], 0, (gex_AM_Arg_t)what,
                          (gex_AM_Arg_t)size, (gex_AM_Arg_t)(size >> 32));
-    GASNET_BLOCKUNTIL(heard_count(&heard.pongs) >= wanted);
+    GASNET_BLOCKUNTIL(received_count(&received.pongs) >= wanted);
 }
 
 static void pass_token(struct perf *perf)
@@ -260,12 +260,12 @@ static void pass_token(struct perf *perf)
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_gasnet_##name##_rtt, , {                                                              \
         __VA_ARGS__;                                                                               \
-        GASNET_BLOCKUNTIL(heard_count(&heard.pongs) > pongs + i);                                  \
+        GASNET_BLOCKUNTIL(received_count(&received.pongs) > pongs + i);                            \
     })
 #define ANSWERED(name, ...)                                                                        \
     ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
-    LOOP(api_gasnet_##name##_pairs, GASNET_BLOCKUNTIL(heard_count(&heard.pongs) == pongs + n),     \
-         __VA_ARGS__)
+    LOOP(api_gasnet_##name##_pairs,                                                                \
+         GASNET_BLOCKUNTIL(received_count(&received.pongs) == pongs + n), __VA_ARGS__)
 #define SHORT_TO(rank, handler) gex_AM_RequestShort0(world, rank, handlers[handler], 0)
 
 ANSWERED(short, SHORT_TO(perf->peer, ON_PING))

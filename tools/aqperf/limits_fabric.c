@@ -23,7 +23,7 @@ static const struct fabric *const fabrics[] = {
 static const struct fabric *fabric; /* the one in use */
 static size_t most;
 static struct fabric_memory memory;
-static uint64_t posted[FABRIC_OPS], completed[FABRIC_OPS], taken;
+static uint64_t posted[FABRIC_OPS], completed[FABRIC_OPS], messages_received;
 
 /* --- one operation --------------------------------------------------------------------------- */
 
@@ -59,7 +59,7 @@ static void progress(struct perf *perf, unsigned *polls)
     if (*polls % PROGRESS_POLLS == 0 || perf->target_computes_ns > 0) poll_library(perf);
 }
 
-static void give(struct perf *perf, enum fabric_op op, size_t size)
+static void post(struct perf *perf, enum fabric_op op, size_t size)
 {
     unsigned polls = 0;
     while (posted[op] - completed[op] >= FABRIC_IN_FLIGHT || !fabric->post(op, size))
@@ -74,16 +74,16 @@ static void await(struct perf *perf, enum fabric_op op, uint64_t count)
         progress(perf, &polls);
 }
 
-static void take_message(struct perf *perf)
+static void receive_message(struct perf *perf)
 {
-    await(perf, FABRIC_RECEIVE, ++taken);
+    await(perf, FABRIC_RECEIVE, ++messages_received);
 }
 
 /* Send, and post another receive; those for the peer's next messages are already posted. */
-static void give_message(struct perf *perf, size_t size)
+static void send_message(struct perf *perf, size_t size)
 {
-    give(perf, FABRIC_SEND, size);
-    give(perf, FABRIC_RECEIVE, memory.len);
+    post(perf, FABRIC_SEND, size);
+    post(perf, FABRIC_RECEIVE, memory.len);
 }
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
@@ -92,9 +92,9 @@ static void give_message(struct perf *perf, size_t size)
 static void round_trips(struct perf *perf, uint64_t n, size_t out, size_t back)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (perf->rank == 0) give_message(perf, out);
-        take_message(perf);
-        if (perf->rank != 0) give_message(perf, back);
+        if (perf->rank == 0) send_message(perf, out);
+        receive_message(perf);
+        if (perf->rank != 0) send_message(perf, back);
     }
 }
 
@@ -115,11 +115,11 @@ void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        give_message(perf, at_least_word(size));
-        give_message(perf, at_least_word(size));
+        send_message(perf, at_least_word(size));
+        send_message(perf, at_least_word(size));
         compute_for(perf->interval_ns);
-        take_message(perf);
-        take_message(perf);
+        receive_message(perf);
+        receive_message(perf);
     }
 }
 
@@ -130,7 +130,7 @@ void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
-        give(perf, op, at_least_word(size));
+        post(perf, op, at_least_word(size));
         if (each) await(perf, op, posted[op]);
     }
     await(perf, op, posted[op]);
@@ -198,7 +198,7 @@ enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_C
     if (fabric == NULL || memcmp(card, empty, sizeof(empty)) == 0) return LIMIT_NONE;
     if (!fabric->meet(card, why)) fail(perf, why);
     for (unsigned i = 0; i < RECEIVES; i++)
-        give(perf, FABRIC_RECEIVE, memory.len);
+        post(perf, FABRIC_RECEIVE, memory.len);
     return fabric->first;
 }
 

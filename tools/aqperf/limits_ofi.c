@@ -123,7 +123,7 @@ static void ofi_close(void)
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-static ssize_t ofi_give(enum fabric_op op, size_t size, struct slot *slot)
+static ssize_t ofi_start(enum fabric_op op, size_t size, struct slot *slot)
 {
     bool out = op == FABRIC_SEND || op == FABRIC_PUT;
     void *desc = fi_mr_desc(ofi.open.mr);
@@ -159,7 +159,7 @@ static bool ofi_post(enum fabric_op op, size_t size)
     if (slot == NULL) return false;
     struct slot *next = slot->next;
     slot->op = op;
-    if (ofi_give(op, size, slot) != 0) return false;
+    if (ofi_start(op, size, slot) != 0) return false;
     ofi.free = next;
     return true;
 }

@@ -93,7 +93,7 @@ static size_t burst_of(size_t segment)
 
 /* Send this many bytes in datagrams of `segment` bytes. Each quarter of the window is
  * acknowledged. */
-static void give(struct perf *perf, uint64_t bytes, size_t segment)
+static void send_bytes(struct perf *perf, uint64_t bytes, size_t segment)
 {
     const size_t burst = burst_of(segment);
     const uint64_t most = window(perf, segment), quarter = most / 4;
@@ -113,13 +113,13 @@ static void give(struct perf *perf, uint64_t bytes, size_t segment)
     }
 }
 
-static void take(struct perf *perf, uint64_t bytes, size_t segment)
+static void receive_bytes(struct perf *perf, uint64_t bytes, size_t segment)
 {
     const uint64_t quarter = window(perf, segment) / 4;
-    for (uint64_t got = 0, told = 0; got < bytes;) {
+    for (uint64_t got = 0, acknowledged = 0; got < bytes;) {
         got += receive(perf);
-        if (got / quarter == told / quarter) continue;
-        told = got;
+        if (got / quarter == acknowledged / quarter) continue;
+        acknowledged = got;
         memcpy(outgoing, &got, sizeof got);
         send_burst(perf, sizeof got, sizeof got);
     }
@@ -135,9 +135,9 @@ static size_t segment_of(size_t size)
 static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, size_t segment)
 {
     for (uint64_t i = 0; i < n; i++) {
-        if (perf->rank == 0) give(perf, out, segment);
-        take(perf, perf->rank == 0 ? in : out, segment);
-        if (perf->rank != 0) give(perf, in, segment);
+        if (perf->rank == 0) send_bytes(perf, out, segment);
+        receive_bytes(perf, perf->rank == 0 ? in : out, segment);
+        if (perf->rank != 0) send_bytes(perf, in, segment);
     }
 }
 
@@ -201,7 +201,7 @@ uint64_t limits_open_socket(const struct perf *perf)
 
 /* The first word from the peer is its pid. The peer may need this rank to poll in order to get its
  * port. */
-static bool hears_peer(const struct perf *perf)
+static bool peer_answers(const struct perf *perf)
 {
     struct pollfd wait = {.fd = channel, .events = POLLIN};
     double begun = measure_now_ns();
@@ -221,7 +221,7 @@ bool limits_meet_socket(struct perf *perf, uint64_t place)
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (place == 0 || channel < 0 || place >> 16 != aqi_here_network() << 16 >> 16) return false;
     if (connect(channel, (struct sockaddr *)&at, sizeof at) != 0 ||
-        send(channel, &perf->mine->pid, sizeof perf->mine->pid, 0) < 0 || !hears_peer(perf)) {
+        send(channel, &perf->mine->pid, sizeof perf->mine->pid, 0) < 0 || !peer_answers(perf)) {
         fprintf(stderr,
                 "aqperf: rank %u: the limit of UDP without the library was not measured: no answer "
                 "between plain sockets (%s)\n",

@@ -29,40 +29,41 @@ const char *measure_setting(const char *name)
 }
 
 /* A loop run by several threads of this rank. */
-struct shift {
+struct threads_work {
     struct perf *perf;
     loop_fn *loop;
     size_t size;
     uint64_t n; /* operations of each thread but the first */
-    pthread_barrier_t together;
+    pthread_barrier_t start;
 };
 
-static void *work_on(void *arg)
+static void *run_share(void *arg)
 {
-    struct shift *shift = arg;
-    pthread_barrier_wait(&shift->together);
-    shift->loop(shift->perf, shift->size, shift->n);
+    struct threads_work *common = arg;
+    pthread_barrier_wait(&common->start);
+    common->loop(common->perf, common->size, common->n);
     return NULL;
 }
 
-/* The threads begin together; the time ends when the last one does. */
-static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, unsigned threads)
+/* The threads start together; the time ends when the last one does. */
+static double run_threads(struct perf *perf, loop_fn *loop, size_t size, uint64_t n,
+                          unsigned threads)
 {
     pthread_t ids[MAX_THREADS];
-    struct shift shift = {perf, loop, size, .n = n / threads};
-    pthread_barrier_init(&shift.together, NULL, threads);
+    struct threads_work common = {perf, loop, size, .n = n / threads};
+    pthread_barrier_init(&common.start, NULL, threads);
     for (unsigned i = 1; i < threads; i++)
-        if (pthread_create(&ids[i], NULL, work_on, &shift) != 0) {
+        if (pthread_create(&ids[i], NULL, run_share, &common) != 0) {
             fprintf(stderr, "aqperf: cannot start %u threads\n", threads);
             perf->api->quit(1);
         }
-    pthread_barrier_wait(&shift.together);
+    pthread_barrier_wait(&common.start);
     double begun = measure_now_ns();
-    loop(perf, size, n - shift.n * (threads - 1));
+    loop(perf, size, n - common.n * (threads - 1));
     for (unsigned i = 1; i < threads; i++)
         pthread_join(ids[i], NULL);
     double ns = measure_now_ns() - begun;
-    pthread_barrier_destroy(&shift.together);
+    pthread_barrier_destroy(&common.start);
     return ns;
 }
 
@@ -75,7 +76,7 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
     if (work->bare) size = 0;
     if (work->before != NULL) work->before(perf, size, n);
     if (computes_ns > 0) compute_for(computes_ns);
-    double ns = share(perf, work->loop, size, n, work->threads ? perf->options.threads : 1);
+    double ns = run_threads(perf, work->loop, size, n, work->threads ? perf->options.threads : 1);
     double begun = measure_now_ns();
     if (work->after != NULL) {
         work->after(perf, size, n);
@@ -94,7 +95,7 @@ struct subject {
     double *samples;     /* in the unit of the row */
 };
 
-/* Rank 0: perform `n` operations, together with the other ranks that take part. */
+/* Rank 0: perform `n` operations, start with the other ranks that take part. */
 static double run_all(struct perf *perf, const struct subject *subject, uint64_t n)
 {
     if (!subject->work.all_ranks) {

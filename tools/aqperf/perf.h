@@ -43,7 +43,7 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 #define LOOP(name, after, ...)                                                                     \
     void name(struct perf *perf, size_t size, uint64_t n)                                          \
     {                                                                                              \
-        const uint64_t pongs = heard_count(&heard.pongs);                                          \
+        const uint64_t pongs = received_count(&received.pongs);                                    \
         (void)perf, (void)size, (void)pongs;                                                       \
         for (uint64_t i = 0; i < n; i++)                                                           \
             __VA_ARGS__;                                                                           \
@@ -250,7 +250,7 @@ enum command {
 };
 
 /* Counters of this process's handlers, for any API. Handlers may run in another thread. */
-struct heard {
+struct received {
     uint64_t pongs;  /* answers received */
     uint64_t tokens; /* tokens of the ring */
     uint64_t floods, floods_in;
@@ -260,9 +260,9 @@ struct heard {
     enum command command;
     size_t command_size;
     uint64_t computes_ns;
-    bool together; /* several threads may run handlers concurrently */
+    bool concurrent; /* several threads may run handlers concurrently */
 };
-extern struct heard heard;
+extern struct received received;
 
 /* An API to measure. Failures end the job with a message. */
 struct api {
@@ -402,15 +402,15 @@ void *perf_memory(struct perf *perf, size_t count, size_t size);
 void compute_for(double ns);
 
 /* Increment a counter of handlers. */
-static inline void heard_add(uint64_t *count)
+static inline void received_add(uint64_t *count)
 {
-    if (heard.together)
+    if (received.concurrent)
         __atomic_fetch_add(count, 1, __ATOMIC_RELEASE);
     else
         ++*count;
 }
 
-static inline uint64_t heard_count(const uint64_t *count)
+static inline uint64_t received_count(const uint64_t *count)
 {
     return __atomic_load_n(count, __ATOMIC_ACQUIRE);
 }
@@ -420,7 +420,7 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
 /* Called after `attach`: exchange the addresses of all segments. */
 void talk_meet(struct perf *perf);
 /* Handle a command; returns the answer. */
-uint32_t talk_hear(enum command command, size_t size);
+uint32_t talk_handle(enum command command, size_t size);
 /* Rank 1: wait for a command other than COMMAND_COUNT. */
 enum command talk_await(struct perf *perf, size_t *size);
 /* Set, in all ranks, the number of operations of the pattern, or of the limit if there is one. */

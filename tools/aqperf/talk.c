@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct heard heard;
+struct received received;
 
 void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
 {
@@ -16,7 +16,7 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
     perf->peer = rank == 0 && ranks > 1 ? 1 : 0;
     perf->progress_thread = strcmp(measure_setting("AQ_PROGRESS_THREAD"), "yes") == 0;
     /* Threads that send to their own rank also run its handlers. */
-    heard.together = perf->options.threads > 1 || perf->progress_thread;
+    received.concurrent = perf->options.threads > 1 || perf->progress_thread;
 }
 
 /* Determine the connection of the pair, if the ranks share no memory. */
@@ -61,32 +61,32 @@ void talk_meet(struct perf *perf)
     perf->all_map = perf->neighbors == perf->ranks && perf->beside[1].mapped != NULL;
 }
 
-uint32_t talk_hear(enum command command, size_t size)
+uint32_t talk_handle(enum command command, size_t size)
 {
     if (command == COMMAND_COMPUTE) {
-        __atomic_store_n(&heard.computes_ns, size, __ATOMIC_RELEASE);
+        __atomic_store_n(&received.computes_ns, size, __ATOMIC_RELEASE);
     } else if (command != COMMAND_COUNT) {
-        __atomic_store_n(&heard.command_size, size, __ATOMIC_RELAXED);
-        __atomic_store_n(&heard.command, command, __ATOMIC_RELEASE); /* for has_command */
+        __atomic_store_n(&received.command_size, size, __ATOMIC_RELAXED);
+        __atomic_store_n(&received.command, command, __ATOMIC_RELEASE); /* for has_command */
     }
-    return (uint32_t)heard_count(&heard.floods);
+    return (uint32_t)received_count(&received.floods);
 }
 
 static int has_command(void *unused)
 {
     (void)unused;
-    return __atomic_load_n(&heard.command, __ATOMIC_ACQUIRE) != COMMAND_NONE;
+    return __atomic_load_n(&received.command, __ATOMIC_ACQUIRE) != COMMAND_NONE;
 }
 
 static int has_command_or_computes(void *unused)
 {
-    return has_command(unused) || heard_count(&heard.computes_ns) != 0;
+    return has_command(unused) || received_count(&received.computes_ns) != 0;
 }
 
 enum command talk_await(struct perf *perf, size_t *size)
 {
     while (!has_command(NULL)) {
-        double ns = (double)heard_count(&heard.computes_ns);
+        double ns = (double)received_count(&received.computes_ns);
         if (ns > 0) {
             compute_for(ns);
             perf->api->poll();
@@ -94,9 +94,9 @@ enum command talk_await(struct perf *perf, size_t *size)
             perf->api->until(has_command_or_computes, NULL);
         }
     }
-    perf->target_computes_ns = (double)heard_count(&heard.computes_ns);
-    *size = __atomic_load_n(&heard.command_size, __ATOMIC_RELAXED);
-    return __atomic_exchange_n(&heard.command, COMMAND_NONE, __ATOMIC_ACQ_REL);
+    perf->target_computes_ns = (double)received_count(&received.computes_ns);
+    *size = __atomic_load_n(&received.command_size, __ATOMIC_RELAXED);
+    return __atomic_exchange_n(&received.command, COMMAND_NONE, __ATOMIC_ACQ_REL);
 }
 
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit)
@@ -110,7 +110,7 @@ void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit)
 
 static int has_token(void *passed)
 {
-    return heard_count(&heard.tokens) > *(uint64_t *)passed;
+    return received_count(&received.tokens) > *(uint64_t *)passed;
 }
 
 /* `n` laps; every rank forwards the token once per lap. */
@@ -139,7 +139,7 @@ void talk_await_floods(struct perf *perf, size_t size, uint64_t n)
     sent += (uint32_t)n;
     do
         perf->api->ask(perf, COMMAND_COUNT, 0);
-    while (heard.answer != sent);
+    while (received.answer != sent);
 }
 
 double talk_senders(const struct perf *perf)
@@ -149,7 +149,7 @@ double talk_senders(const struct perf *perf)
 
 static int all_in(void *wanted)
 {
-    return heard_count(&heard.floods_in) == *(uint64_t *)wanted;
+    return received_count(&received.floods_in) == *(uint64_t *)wanted;
 }
 
 /* Run by rank 0, which may have received some messages already. */
@@ -183,7 +183,8 @@ unsigned char *talk_row_at(const struct perf *perf, unsigned side)
 static int has_rows(void *steps)
 {
     const uint64_t wanted = *(uint64_t *)steps;
-    return heard_count(&heard.rows[0]) >= wanted && heard_count(&heard.rows[1]) >= wanted;
+    return received_count(&received.rows[0]) >= wanted &&
+           received_count(&received.rows[1]) >= wanted;
 }
 
 void talk_await_rows(struct perf *perf)
