@@ -32,20 +32,20 @@ struct watch {
 };
 
 /*
- * Find the running jobs of this user, or of all users for root. Stores at most `most` and returns
+ * Find the running jobs of this user, or of all users for root. Stores at most `max` and returns
  * the number found.
  */
 struct found_job {
     unsigned user;
     pid_t pid;
 };
-size_t watch_find(struct found_job *jobs, size_t most);
+size_t watch_find(struct found_job *jobs, size_t max);
 /* Connect to a job. Returns false on failure, after printing the reason. */
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
 /* Receive packets. Returns false if the job has ended or, with `why` set, uses another version. */
 bool watch_read(struct watch *watch);
 /* Whether all known ranks have been sampled again since the rates were last computed. */
-bool watch_news(const struct watch *watch);
+bool watch_is_fresh(const struct watch *watch);
 /* Compute all rates. Returns false if there are none yet. */
 bool watch_rate(struct watch *watch);
 struct rates watch_total(const struct watch *watch, unsigned *ranks, unsigned *hosts);

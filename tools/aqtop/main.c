@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_JOBS = 256, NS_PER_MS = 1000000 };
+enum { MAX_JOBS = 256, NS_PER_MS = 1000000 };
 
 static bool batch, json, list, reverse;
 static unsigned count; /* 0: until the job ends */
@@ -101,12 +101,12 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
 }
 
 /* Wait until all ranks have been sampled again, or for the maximum time. */
-static bool await_look(struct watch *watch, uint64_t *next)
+static bool await_sample(struct watch *watch, uint64_t *next)
 {
     uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;
     for (;;) {
         uint64_t now = aqi_now_ns();
-        bool due = now >= *next && (watch_news(watch) || now >= *next + patience);
+        bool due = now >= *next && (watch_is_fresh(watch) || now >= *next + patience);
         if (due && watch_rate(watch)) {
             *next = now + interval_ms * (uint64_t)NS_PER_MS;
             return true;
@@ -117,11 +117,11 @@ static bool await_look(struct watch *watch, uint64_t *next)
     }
 }
 
-static bool print_looks(struct watch *watch)
+static bool print_samples(struct watch *watch)
 {
     uint64_t next = aqi_now_ns() + interval_ms * (uint64_t)NS_PER_MS;
     unsigned done = 0;
-    while ((count == 0 || done < count) && await_look(watch, &next)) {
+    while ((count == 0 || done < count) && await_sample(watch, &next)) {
         (json ? print_json : print_text)(watch, by, reverse);
         if (fflush(stdout) != 0) break;
         done++;
@@ -131,7 +131,7 @@ static bool print_looks(struct watch *watch)
 
 int main(int argc, char **argv)
 {
-    static struct found_job jobs[MOST_JOBS];
+    static struct found_job jobs[MAX_JOBS];
     struct watch watch;
     bool seen = true;
     const struct command_line command = {.tool = "aqtop",
@@ -142,15 +142,15 @@ int main(int argc, char **argv)
                                          .count = AQI_COUNT_OF(rows)};
     int first = command_read(&command, argc, argv);
     if (argc - first > 1) command_error("only one job can be shown");
-    size_t found = watch_find(jobs, MOST_JOBS);
-    if (found > MOST_JOBS) found = MOST_JOBS;
+    size_t found = watch_find(jobs, MAX_JOBS);
+    if (found > MAX_JOBS) found = MAX_JOBS;
     for (size_t i = 0; list && i < found; i++)
         print_job(&jobs[i], stdout);
     if (list) return command_written() ? 0 : 1;
     const struct found_job *job = choose(jobs, found, argv[first]);
     if (job == NULL || !watch_open(&watch, job, interval_ms)) return 1;
     if (batch || json || count != 0 || !screen_possible())
-        seen = print_looks(&watch);
+        seen = print_samples(&watch);
     else
         screen_run(&watch, interval_ms, by);
     if (watch.why[0] != '\0')

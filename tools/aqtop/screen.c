@@ -94,7 +94,7 @@ void screen_run(struct watch *watch, unsigned interval_ms, enum column by)
         if (states[1].revents & (POLLHUP | POLLERR)) going = false;
         while (going && (key = getch()) != ERR)
             going = screen_key(key);
-        if (watch_news(watch)) (void)watch_rate(watch);
+        if (watch_is_fresh(watch)) (void)watch_rate(watch);
         screen_draw(watch);
     }
     endwin();

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* The last word of a line of /proc/net/unix is the name, with '@' for the NUL of abstract names. */
-size_t watch_find(struct found_job *jobs, size_t most)
+size_t watch_find(struct found_job *jobs, size_t max)
 {
     size_t count = 0, room = 0;
     char *line = NULL;
@@ -21,10 +21,10 @@ size_t watch_find(struct found_job *jobs, size_t most)
         if (job.user != geteuid() && geteuid() != 0) continue;
         job.pid = (pid_t)pid;
         bool again = false; /* connections have this name as well */
-        for (size_t i = 0; i < count && i < most; i++)
+        for (size_t i = 0; i < count && i < max; i++)
             again = again || jobs[i].pid == job.pid;
         if (again) continue;
-        if (count < most) jobs[count] = job;
+        if (count < max) jobs[count] = job;
         count++;
     }
     free(line);
@@ -95,7 +95,7 @@ bool watch_read(struct watch *watch)
     }
 }
 
-bool watch_news(const struct watch *watch)
+bool watch_is_fresh(const struct watch *watch)
 {
     bool any = false;
     for (uint32_t i = 0; i < watch->count; i++) {
