@@ -15,7 +15,7 @@ enum {
     IN_FLIGHT = 64,
     PROGRESS_POLLS = 4096, /* empty polls */
     URI_BYTES = 256,
-    MOST = 65408 /* maximum message size, see docs/cci.md */
+    MAX_MESSAGE = 65408 /* maximum message size, see docs/cci.md */
 };
 
 /* The functions of the library, which is loaded only if it is measured. */
@@ -183,8 +183,8 @@ static void attach(struct perf *perf)
 
 static size_t max_size(enum carrier carrier)
 {
-    size_t most = api_aq_max_size(carrier);
-    return carrier == CARRIER_MEDIUM && most > MOST ? MOST : most;
+    size_t max = api_aq_max_size(carrier);
+    return carrier == CARRIER_MEDIUM && max > MAX_MESSAGE ? MAX_MESSAGE : max;
 }
 
 static void start(struct perf *perf)
@@ -203,7 +203,7 @@ static void finish(void)
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
 
-/* Wait until at most this many operations are in flight. */
+/* Wait until at max this many operations are in flight. */
 static void await(struct perf *perf, uint64_t in_flight)
 {
     unsigned polls = 0;

@@ -29,15 +29,15 @@ static void relax(uint64_t times)
 static double once_ns(void)
 {
     enum { TRIES = 16, TIMES = 16 };
-    static double least;
-    if (least > 0) return least;
+    static double shortest;
+    if (shortest > 0) return shortest;
     for (unsigned i = 0; i < TRIES; i++) {
         double begun = processor_ns();
         relax(TIMES);
         double took = (processor_ns() - begun) / TIMES;
-        if (i == 0 || took < least) least = took;
+        if (i == 0 || took < shortest) shortest = took;
     }
-    return least;
+    return shortest;
 }
 
 /* Recheck the remaining time, since the CPU may become slower meanwhile. */

@@ -21,7 +21,7 @@ static const struct fabric *const fabrics[] = {
     NULL};
 
 static const struct fabric *fabric; /* the one in use */
-static size_t most;
+static size_t max_transfer;
 static struct fabric_memory memory;
 static uint64_t posted[FABRIC_OPS], completed[FABRIC_OPS], messages_received;
 
@@ -181,9 +181,9 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
     if (memory.outgoing != NULL) {
         memset(memory.outgoing, 1, 2 * memory.len);
         memory.incoming = memory.outgoing + memory.len;
-        most = fabric->open(perf->rank, &memory, card, why);
+        max_transfer = fabric->open(perf->rank, &memory, card, why);
     }
-    if (most != 0) return;
+    if (max_transfer != 0) return;
     fprintf(stderr, "aqperf: rank %u: the limit of %s without the library was not measured: %s\n",
             perf->rank, fabric->transport, why);
     limits_close_fabric();
@@ -212,7 +212,7 @@ void limits_close_fabric(void)
 
 bool limits_fabric_takes(size_t size)
 {
-    return fabric == NULL || size <= most;
+    return fabric == NULL || size <= max_transfer;
 }
 
 const char *fabric_device(const char *transport, unsigned index)

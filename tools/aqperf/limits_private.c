@@ -5,7 +5,7 @@
 #include "perf.h"
 #include <stdatomic.h>
 
-/* Number of fragments that this rank has sent and received; never reset. */
+/* Numbers of fragments that this rank has sent and received; never reset. */
 static uint64_t sent, taken;
 
 static size_t piece_at(size_t at, size_t size)
@@ -14,14 +14,14 @@ static size_t piece_at(size_t at, size_t size)
 }
 
 /*
- * Wait until at most `most` fragments sent by this rank are pending; pairs with the release in
- * copy_in.
+ * Wait until at most `pending` fragments sent by this rank have not been taken; pairs with the
+ * release in take_all.
  */
-static void await_taken(struct perf *perf, uint64_t most)
+static void await_taken(struct perf *perf, uint64_t pending)
 {
     unsigned polls = 0;
     while (sent - atomic_load_explicit(&perf->mine->fragments_taken.seq, memory_order_acquire) >
-           most)
+           pending)
         limits_empty_poll(perf, &polls);
 }
 
@@ -49,7 +49,7 @@ static void take_all(struct perf *perf, unsigned char *to, size_t size, uint64_t
         }
 }
 
-/* Run by both ranks: from rank 0 to rank 1, or back. */
+/* Run by both ranks: copy from rank 0 to rank 1 (out), or back (in). */
 void limits_double_out(struct perf *perf, size_t size, uint64_t n)
 {
     if (perf->rank == 0)

@@ -96,11 +96,11 @@ static size_t burst_of(size_t segment)
 static void send_bytes(struct perf *perf, uint64_t bytes, size_t segment)
 {
     const size_t burst = burst_of(segment);
-    const uint64_t most = window(perf, segment), quarter = most / 4;
+    const uint64_t limit = window(perf, segment), quarter = limit / 4;
     uint64_t acknowledged = 0;
     for (uint64_t at = 0; at < bytes;) {
         size_t len = bytes - at < burst ? (size_t)(bytes - at) : burst;
-        while (at + len > acknowledged + most) {
+        while (at + len > acknowledged + limit) {
             receive(perf);
             memcpy(&acknowledged, incoming, sizeof acknowledged);
         }

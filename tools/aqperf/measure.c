@@ -125,8 +125,8 @@ static double run(struct perf *perf, const struct subject *subject, uint64_t n)
 static double sample_ns(const struct perf *perf, double interval_ns)
 {
     enum { INTERVALS = 16 };
-    double least = perf->options.min_time_ns;
-    return INTERVALS * interval_ns > least ? INTERVALS * interval_ns : least;
+    double min = perf->options.min_time_ns;
+    return INTERVALS * interval_ns > min ? INTERVALS * interval_ns : min;
 }
 
 /*
@@ -309,8 +309,8 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
     const size_t size = row->size;
-    size_t least = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->least;
-    size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
+    size_t min = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->min_size;
+    size_t max = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
     if (perf->api == &api_connection && !measure_connects(kind))
         snprintf(text, len, "not possible over a connection");
     else if (perf->api != &api_connection && kind->turns)
@@ -319,11 +319,11 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
         snprintf(text, len, "not possible through %s", perf->api->name);
     else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
         snprintf(text, len, "needs another rank");
-    else if (size > most)
+    else if (size > max)
         snprintf(text, len, "exceeds the maximum size of a %s, %zu bytes", carriers[kind->carrier],
-                 most);
-    else if (size < least)
-        snprintf(text, len, "needs at least %zu byte%s", least, least == 1 ? "" : "s");
+                 max);
+    else if (size < min)
+        snprintf(text, len, "needs at least %zu byte%s", min, min == 1 ? "" : "s");
     else if (pattern->sizes->piece != 0 && size % pattern->sizes->piece != 0)
         snprintf(text, len, "not a multiple of %zu bytes", pattern->sizes->piece);
     else

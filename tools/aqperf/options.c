@@ -78,8 +78,8 @@ static void add_size(const char *text)
     given.sizes[given.size_count++] = (size_t)value;
 }
 
-/* Parse a time, from MIN_TIME_NS to `most`; returns ns, or 0 if malformed. */
-static double time_of(const char *text, double most)
+/* Parse a time, from MIN_TIME_NS to `max`; returns ns, or 0 if malformed. */
+static double time_of(const char *text, double max)
 {
     static const struct {
         const char *name;
@@ -90,7 +90,7 @@ static double time_of(const char *text, double most)
     if (number(text, &value, &unit))
         for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
             if (strcmp(unit, units[i].name) == 0) ns = value * units[i].ns;
-    return ns >= MIN_TIME_NS && ns <= most ? ns : 0;
+    return ns >= MIN_TIME_NS && ns <= max ? ns : 0;
 }
 
 static void set_min_time(const char *text)

@@ -33,7 +33,7 @@ static const struct sizes small = {{8, 512, 4 * K}, .count = 3},
 static const struct sizes mediums = {{8, 512, 4 * K, 8 * K}, .count = 4};
 static const struct sizes longs = {{8, 64, 512, 4 * K, 64 * K}, .count = 5},
                           floods = {{8, 4 * K, 64 * K}, .count = 3};
-static const struct sizes seldom = {{8, 4 * K, 64 * K}, .count = 3};
+static const struct sizes attentive = {{8, 4 * K, 64 * K}, .count = 3};
 static const struct sizes tables = {{64 * K, 4 * M}, .count = 2},
                           rows = {{512, 4 * K, 64 * K}, .count = 3};
 static const struct sizes bulk = {{64 * K, 1 * M, 16 * M}, .count = 3};
@@ -48,8 +48,8 @@ static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .p
 #define FLOOD    STREAM, .work = {.after = talk_await_floods, .threads = true}
 #define RATE     .unit = UNIT_RATE, .work = {.threads = true}
 #define ALL      .work = {.all_ranks = true}
-#define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .least = 8
-#define BY_BYTES .unit = UNIT_BANDWIDTH, .least = 1
+#define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .min_size = 8
+#define BY_BYTES .unit = UNIT_BANDWIDTH, .min_size = 1
 static const struct kind rtt = {
     .limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT, .cci = LIMIT_CCI_RTT};
 static const struct kind turns = {.limit = LIMIT_LINE_RTT, .turns = true};
@@ -106,10 +106,11 @@ static const struct kind get_bw = {BY_BYTES,
                                    .fi = LIMIT_FI_READS,
                                    .cci = LIMIT_CCI_READS};
 static const struct kind put_rate = {
-    RATE,       .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
-    .least = 1, .fi = LIMIT_FI_WRITES,     .cci = LIMIT_CCI_WRITES};
-static const struct kind get_rate = {RATE,       .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
-                                     .least = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
+    RATE,          .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
+    .min_size = 1, .fi = LIMIT_FI_WRITES,     .cci = LIMIT_CCI_WRITES};
+static const struct kind get_rate = {
+    RATE,          .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
+    .min_size = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
 /* The limit of patterns with private memory is the better of two methods. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true
@@ -130,25 +131,27 @@ static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
 
 /* Patterns in which ranks compute, like programs do. */
-#define SELDOM .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .least = 1
-#define AFTER  .computing = COMPUTING_BEFORE
-static const struct kind seldom_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};
-static const struct kind seldom_medium = {SELDOM, .limit = LIMIT_LINE_STREAM,
-                                          .carrier = CARRIER_MEDIUM,
-                                          .work = {.after = talk_await_floods}};
-static const struct kind seldom_long = {SELDOM, .limit = LIMIT_LINE_STREAM, .carrier = CARRIER_LONG,
-                                        .work = {.after = talk_await_floods}};
-static const struct kind seldom_put = {SELDOM, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE};
-static const struct kind seldom_get = {SELDOM, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
+#define ATTENTIVE .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .min_size = 1
+#define AFTER     .computing = COMPUTING_BEFORE
+static const struct kind attentive_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};
+static const struct kind attentive_medium = {ATTENTIVE, .limit = LIMIT_LINE_STREAM,
+                                             .carrier = CARRIER_MEDIUM,
+                                             .work = {.after = talk_await_floods}};
+static const struct kind attentive_long = {ATTENTIVE, .limit = LIMIT_LINE_STREAM,
+                                           .carrier = CARRIER_LONG,
+                                           .work = {.after = talk_await_floods}};
+static const struct kind attentive_put = {ATTENTIVE, .limit = LIMIT_MEMCPY_OUT,
+                                          .word = LIMIT_STORE};
+static const struct kind attentive_get = {ATTENTIVE, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
 static const struct kind rtt_after = {AFTER, .limit = LIMIT_LINE_RTT};
 static const struct kind put_after = {AFTER, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE};
 static const struct kind get_after = {AFTER, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
 
 static const struct kind updates = {
-    .unit = UNIT_RATE, .limit = LIMIT_ATOMIC_RANDOM, .least = 8, .moved = 8, ALL};
+    .unit = UNIT_RATE, .limit = LIMIT_ATOMIC_RANDOM, .min_size = 8, .moved = 8, ALL};
 static const struct kind halo = {.limit = LIMIT_HALO,
                                  .carrier = CARRIER_LONG,
-                                 .least = 1,
+                                 .min_size = 1,
                                  .places = 4,
                                  .computing = COMPUTING_ALL,
                                  ALL};
@@ -257,15 +260,15 @@ const struct pattern patterns[] = {
      "exchange, that many bytes in total sent by each rank"},
     {"gups", &updates, &tables, BOTH(updates),
      "additions by each rank to random words, in that many bytes of every other rank"},
-    {"attentive-am-short", &seldom_rtt, &none, BOTH(short_rtt),
+    {"attentive-am-short", &attentive_rtt, &none, BOTH(short_rtt),
      "am-short-rtt while rank 1 alternately computes and polls"},
-    {"attentive-am-medium", &seldom_medium, &seldom, BOTH(mediums),
+    {"attentive-am-medium", &attentive_medium, &attentive, BOTH(mediums),
      "am-medium-rate while rank 1 alternately computes and polls"},
-    {"attentive-am-long", &seldom_long, &seldom, BOTH(longs),
+    {"attentive-am-long", &attentive_long, &attentive, BOTH(longs),
      "am-long-rate while rank 1 alternately computes and polls"},
-    {"attentive-put", &seldom_put, &seldom, BOTH(put_nbi),
+    {"attentive-put", &attentive_put, &attentive, BOTH(put_nbi),
      "put-bw while rank 1 alternately computes and polls"},
-    {"attentive-get", &seldom_get, &seldom, BOTH(get_nbi),
+    {"attentive-get", &attentive_get, &attentive, BOTH(get_nbi),
      "get-bw while rank 1 alternately computes and polls"},
     {"first-after-am", &rtt_after, &none, BOTH(short_rtt),
      "am-short-rtt, each time after rank 0 has computed while rank 1 waited"},

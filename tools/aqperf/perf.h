@@ -163,10 +163,10 @@ struct kind {
     enum unit unit;
     enum carrier carrier;
     enum computing computing;
-    struct work work;     /* without the loop, which is in struct pattern */
-    bool turns;           /* uses all connections of --connections in turn */
-    bool endpoints;       /* needs several endpoints or messages to itself: not over a connection */
-    size_t least;         /* minimum size */
+    struct work work; /* without the loop, which is in struct pattern */
+    bool turns;       /* uses all connections of --connections in turn */
+    bool endpoints;   /* needs several endpoints or messages to itself: not over a connection */
+    size_t min_size;
     size_t moved;         /* bytes moved by an operation, if not `size` */
     size_t places;        /* number of areas of `size` bytes in a segment; 0: two */
     enum limit_id limit;  /* for sizes above 8 bytes */

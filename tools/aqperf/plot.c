@@ -276,15 +276,15 @@ static void draw_head(FILE *out, const struct perf *perf, int width, int height)
 /* The height of the legend below the panels, with two patterns per row. */
 static int legend_height(const struct panel *panels, int count)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < count; i++) {
         int keys = 0;
         for (size_t id = 0; id < PATTERN_COUNT; id++)
             keys += patterns[id].kind->unit == panels[i].unit &&
                     has_results(panels[i].perf, &patterns[id]);
-        if (keys > most) most = keys;
+        if (keys > max) max = keys;
     }
-    return (most + 1) / 2 * LEGEND_STEP;
+    return (max + 1) / 2 * LEGEND_STEP;
 }
 
 void plot_write(FILE *out, const struct perf *perf)
