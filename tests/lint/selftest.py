@@ -341,7 +341,7 @@ class LintTest(unittest.TestCase):
         header.write_text(header.read_text(encoding="utf-8").replace("As aq_thing_do;", "AQ_OK,"),
                           encoding="utf-8")
         result = subprocess.run(command, capture_output=True, text=True, check=False)
-        self.assertIn("aq_thing_undo_nb is like no other call", result.stderr)
+        self.assertIn("aq_thing_undo refers to no call with a form _nb", result.stderr)
 
     def tool_page(self, man, name):
         tool = self.root / name

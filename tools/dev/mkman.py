@@ -239,7 +239,8 @@ class FormDoc(Doc):
         likes = re.findall(r"\b[Aa]s (aq_\w+)(?: and (aq_\w+))?", texts)
         names = [name for like in likes for name in like if name + self.suffix in docs]
         if not names:
-            sys.exit(f"mkman: {item.where()}: {item.name} is like no other call")
+            sys.exit(f"mkman: {item.where()}: {self.blocking} refers to no call with a form "
+                     f"{self.suffix}: write \"as aq_…\" there, or document {item.name}")
         self.like = names[0]
         self.paragraphs.insert(0, f"Start what {self.blocking} does, as described below, without "
                                   f"waiting for it; otherwise as {self.like}{self.suffix}.")
@@ -300,7 +301,7 @@ def return_value(page, doc, codes, meanings):
     for tag, text in doc.returns:
         if tag is None and not re.match(r"As aq_\w+", text):
             page.paragraph(text if text.endswith((".", ":")) else text + ".")
-    said = [text for text in codes.values()]
+    said = list(codes.values())
     for code, text in codes.items():
         # For text about several codes: the part that applies to each.
         common = text.partition(" Also ")[0]
