@@ -110,7 +110,7 @@ static double two(const struct perf *perf)
     return 2;
 }
 
-/* A dissemination barrier has ceil(log2(ranks)) rounds, each half a round trip. */
+/* A dissemination barrier has ceil(log2(ranks)) rounds of half a round trip each. */
 static double rounds_in_rtt(const struct perf *perf)
 {
     unsigned rounds = 0;
@@ -266,7 +266,7 @@ static int cma(struct perf *perf, bool write, size_t size)
                       size);
 }
 
-/* The error found by limits_probe_cma. */
+/* limits_probe_cma has detected errors. */
 LOOP(cma_write, , (void)cma(perf, true, size))
 LOOP(cma_read, , (void)cma(perf, false, size))
 

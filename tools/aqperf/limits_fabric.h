@@ -20,8 +20,8 @@ struct fabric {
     const char *transport; /* the library's transport with which it is compared */
     enum limit_id first;   /* the first of its limits */
     /*
-     * Returns the maximum size of a transfer, and sets `card` to the data that the peer needs; 0:
-     * failed, for the reason `why`.
+     * Returns the maximum size of a transfer, and in `card` the data that the peer needs; 0 on
+     * failure, with the reason in `why`.
      */
     size_t (*open)(unsigned rank, const struct fabric_memory *memory,
                    uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);

@@ -130,7 +130,7 @@ static const struct kind from_lead = {COLL, .limit = LIMIT_COPY_LEAD};
 static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
 
-/* Patterns in which ranks compute, like programs do. */
+/* Patterns in which ranks compute, as those of programs do. */
 #define ATTENTIVE .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .min_size = 1
 #define AFTER     .computing = COMPUTING_BEFORE
 static const struct kind attentive_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};

@@ -249,10 +249,10 @@ enum command {
     COMMAND_LIMIT    /* plus the number of a limit: perform rank 1's part */
 };
 
-/* Counters of this process's handlers, for any API. Handlers may run in another thread. */
+/* The messages received by handlers of this process, which may run in another thread. */
 struct received {
-    uint64_t pongs;  /* answers received */
-    uint64_t tokens; /* tokens of the ring */
+    uint64_t pongs;  /* answers */
+    uint64_t tokens; /* of the ring */
     uint64_t floods, floods_in;
     uint64_t rows[2]; /* rows from the previous and the next rank */
     uint64_t hellos;
@@ -462,12 +462,11 @@ loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_s
 loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
 /* Whether the socket's buffer has room for the rows of a halo. */
 bool limits_socket_takes(size_t size);
-/*
- * limits_fabric.c: prepare the data for the peer, if a transport over a fabric reaches it; return
- * the first of the fabric's limits, or LIMIT_NONE; return whether it can transfer this size.
- */
+/* limits_fabric.c: if a transport over a fabric reaches the peer, prepare the data for it. */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
+/* Returns the first of the fabric's limits, or LIMIT_NONE. */
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
+/* Whether the fabric can transfer this size. */
 bool limits_fabric_takes(size_t size);
 /*
  * Called in both ranks after a loop: the delivery of rank 1's messages may require calls in both

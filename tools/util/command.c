@@ -19,7 +19,7 @@ void command_error(const char *format, ...)
 {
     va_list args;
     if (command.silent) {
-        sleep(1); /* the printing rank needs time, as the end of this one ends the job */
+        sleep(1); /* another rank prints the error, and the end of this one ends the job */
         exit(2);
     }
     va_start(args, format);

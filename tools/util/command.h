@@ -47,11 +47,10 @@ int command_read(const struct command_line *line, int argc, char **argv);
 __attribute__((format(printf, 1, 2), noreturn)) void command_error(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
-/* Print a text in lines of `width` indented by `indent`; the first line has already reached that
- * column. */
+/* Print a text in lines of at most `width` columns, indented by `indent`. The caller has printed
+ * the indentation of the first line. */
 void command_wrap(const char *text, int indent, int width);
-/* Whether all standard output has been written; prints an error if not. To be called last by a
- * tool. */
+/* Flush standard output. Returns false after printing an error if not all has been written. */
 bool command_written(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finds those of Aqueduct's libraries that programs load at run time. */
+/* Finds the libraries of Aqueduct that programs load at run time. */
 #include "provider.h"
 #include <limits.h>
 #include <stdio.h>
