@@ -9,7 +9,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,29 +65,13 @@ static size_t keep_lines(char *text)
     return count - before;
 }
 
-/* Read all data from `fd`, NUL-terminated; NULL: none. */
-static char *read_all(int fd, off_t from)
-{
-    size_t room = 1 << 16, used = 0;
-    char *text = malloc(room);
-    ssize_t n = 0;
-    while (text != NULL && (n = pread(fd, text + used, room - used - 1, from + (off_t)used)) > 0) {
-        used += (size_t)n;
-        if (room - used > 1) continue;
-        char *more = realloc(text, room *= 2);
-        if (more == NULL) free(text);
-        text = more;
-    }
-    if (text != NULL) text[used] = '\0';
-    return text;
-}
-
 static int read_file(const char *name)
 {
-    int fd = open(name, O_RDONLY | O_CLOEXEC);
-    char *text = fd >= 0 ? read_all(fd, 0) : NULL;
-    int failed = text == NULL || keep_lines(text) == 0;
-    if (text == NULL)
+    FILE *file = fopen(name, "re");
+    char *text = NULL;
+    size_t room = 0;
+    int failed = file == NULL || getdelim(&text, &room, '\0', file) < 0 || keep_lines(text) == 0;
+    if (file == NULL || ferror(file))
         fprintf(stderr, "aqinfo: cannot read %s: %s\n", name, strerror(errno));
     else if (failed)
         fprintf(stderr,
@@ -96,7 +79,7 @@ static int read_file(const char *name)
                 "udp?\n",
                 name);
     free(text);
-    if (fd >= 0) close(fd);
+    if (file != NULL) fclose(file);
     return failed;
 }
 
