@@ -120,31 +120,30 @@ static const char *transport_name(void)
     return one && strcmp(allowed, "auto") != 0 ? allowed : GASNET_CONDUIT_NAME_STR;
 }
 
+#define HANDLER(fn, flags, nargs)                                                                  \
+    {                                                                                              \
+        0, (gex_AM_Fn_t)(fn), flags, nargs, NULL, NULL                                             \
+    }
 static void start(struct perf *perf)
 {
     enum { SHORT = GEX_FLAG_AM_SHORT, MEDIUM = GEX_FLAG_AM_MEDIUM, LONG = GEX_FLAG_AM_LONG };
-    static const struct {
-        gex_AM_Fn_t fn;
-        gex_Flags_t flags;
-        unsigned nargs;
-    } rows[HANDLER_COUNT] = {
-        [ON_PING] = {(gex_AM_Fn_t)on_ping, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_PONG] = {(gex_AM_Fn_t)on_pong, SHORT | GEX_FLAG_AM_REQREP, 0},
-        [ON_PING_MEDIUM] = {(gex_AM_Fn_t)on_ping_medium, MEDIUM | GEX_FLAG_AM_REQUEST, 0},
-        [ON_PONG_MEDIUM] = {(gex_AM_Fn_t)on_pong_bytes, MEDIUM | GEX_FLAG_AM_REPLY, 0},
-        [ON_PING_LONG] = {(gex_AM_Fn_t)on_ping_long, LONG | GEX_FLAG_AM_REQUEST, 0},
-        [ON_PONG_LONG] = {(gex_AM_Fn_t)on_pong_bytes, LONG | GEX_FLAG_AM_REPLY, 0},
-        [ON_FLOOD] = {(gex_AM_Fn_t)on_flood, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_FLOOD_BYTES] = {(gex_AM_Fn_t)on_flood_bytes, MEDIUM | LONG | GEX_FLAG_AM_REQUEST, 0},
-        [ON_FLOOD_IN] = {(gex_AM_Fn_t)on_flood_in, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_ASK] = {(gex_AM_Fn_t)on_ask, SHORT | GEX_FLAG_AM_REQUEST, 3},
-        [ON_ANSWER] = {(gex_AM_Fn_t)on_answer, SHORT | GEX_FLAG_AM_REPLY, 1},
-        [ON_TOKEN] = {(gex_AM_Fn_t)on_token, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_ROW_BEFORE] = {(gex_AM_Fn_t)on_row_before, LONG | GEX_FLAG_AM_REQUEST, 0},
-        [ON_ROW_AFTER] = {(gex_AM_Fn_t)on_row_after, LONG | GEX_FLAG_AM_REQUEST, 0},
-        [ON_STEAL] = {(gex_AM_Fn_t)on_steal, SHORT | GEX_FLAG_AM_REQUEST, 2},
+    gex_AM_Entry_t table[HANDLER_COUNT] = {
+        [ON_PING] = HANDLER(on_ping, SHORT | GEX_FLAG_AM_REQUEST, 0),
+        [ON_PONG] = HANDLER(on_pong, SHORT | GEX_FLAG_AM_REQREP, 0),
+        [ON_PING_MEDIUM] = HANDLER(on_ping_medium, MEDIUM | GEX_FLAG_AM_REQUEST, 0),
+        [ON_PONG_MEDIUM] = HANDLER(on_pong_bytes, MEDIUM | GEX_FLAG_AM_REPLY, 0),
+        [ON_PING_LONG] = HANDLER(on_ping_long, LONG | GEX_FLAG_AM_REQUEST, 0),
+        [ON_PONG_LONG] = HANDLER(on_pong_bytes, LONG | GEX_FLAG_AM_REPLY, 0),
+        [ON_FLOOD] = HANDLER(on_flood, SHORT | GEX_FLAG_AM_REQUEST, 0),
+        [ON_FLOOD_BYTES] = HANDLER(on_flood_bytes, MEDIUM | LONG | GEX_FLAG_AM_REQUEST, 0),
+        [ON_FLOOD_IN] = HANDLER(on_flood_in, SHORT | GEX_FLAG_AM_REQUEST, 0),
+        [ON_ASK] = HANDLER(on_ask, SHORT | GEX_FLAG_AM_REQUEST, 3),
+        [ON_ANSWER] = HANDLER(on_answer, SHORT | GEX_FLAG_AM_REPLY, 1),
+        [ON_TOKEN] = HANDLER(on_token, SHORT | GEX_FLAG_AM_REQUEST, 0),
+        [ON_ROW_BEFORE] = HANDLER(on_row_before, LONG | GEX_FLAG_AM_REQUEST, 0),
+        [ON_ROW_AFTER] = HANDLER(on_row_after, LONG | GEX_FLAG_AM_REQUEST, 0),
+        [ON_STEAL] = HANDLER(on_steal, SHORT | GEX_FLAG_AM_REQUEST, 2),
     };
-    gex_AM_Entry_t table[HANDLER_COUNT] = {{0}};
     gex_Client_t client;
     job = perf;
     if (perf->options.threads > 1) {
@@ -156,11 +155,6 @@ static void start(struct perf *perf)
     CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, GEX_FLAG_USES_GASNET1));
     talk_begin(perf, gex_TM_QueryRank(world), gex_TM_QuerySize(world));
     perf->transport = transport_name();
-    for (size_t i = 0; i < HANDLER_COUNT; i++) {
-        table[i].gex_fnptr = rows[i].fn;
-        table[i].gex_flags = rows[i].flags;
-        table[i].gex_nargs = rows[i].nargs;
-    }
     CHECK(gex_EP_RegisterHandlers(endpoint, table, HANDLER_COUNT));
     for (size_t i = 0; i < HANDLER_COUNT; i++)
         handlers[i] = table[i].gex_index;
