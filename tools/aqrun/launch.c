@@ -142,7 +142,7 @@ const char *launch_aqrun(void)
     return own;
 }
 
-/* The command that starts the agent of a host, freed by one free(). Exits if it is invalid. */
+/* The command that starts the agent of a host, freed by words_free. Exits if it is invalid. */
 static char **launch_agent(uint32_t host)
 {
     char why[SSH_WHY];
@@ -166,7 +166,7 @@ static void launch_print_host(uint32_t host)
         printf("reached by ");
         print_words(argv);
         putchar('\n');
-        free(argv);
+        words_free(argv);
     }
     for (uint32_t rank = place->first[host]; rank < place->first[host + 1]; rank++) {
         spawn_place(rank, place->ranks, rank - place->first[host], place_count(place, host),

@@ -1,12 +1,10 @@
 /* Selects a manager that is available, and translates the options to its own. */
 #include "manager.h"
-#include "base/array.h"
 #include "base/fail.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,29 +143,6 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-void manager_add(struct manager_words *to, const char *fmt, ...)
-{
-    va_list args;
-    if (!aqi_array_reserve(&to->argv, &to->room, to->used + 2, sizeof(*to->argv))) {
-        to->failed = true;
-        return;
-    }
-    va_start(args, fmt);
-    if (vasprintf(&to->argv[to->used], fmt, args) < 0)
-        to->failed = true;
-    else
-        to->used++;
-    va_end(args);
-    to->argv[to->used] = NULL;
-}
-
-void manager_add_text(struct manager_words *to, const char *prefix, char *text)
-{
-    manager_add(to, "%s%s", prefix, text != NULL ? text : "");
-    to->failed = to->failed || text == NULL;
-    free(text);
-}
-
 /* List hosts as "a:2,b:1", or without the numbers. */
 static char *manager_list(const struct manager_request *request, bool numbers)
 {
@@ -218,7 +193,7 @@ static char *manager_variable_names(const struct manager_request *request)
     return NULL;
 }
 
-static bool manager_slurm(struct manager_words *to, const struct manager_request *request,
+static bool manager_slurm(struct words *to, const struct manager_request *request,
                           char why[HOSTS_WHY])
 {
     uint32_t hosts = request->named ? request->place->hosts : request->spread;
@@ -227,65 +202,57 @@ static bool manager_slurm(struct manager_words *to, const struct manager_request
             why, HOSTS_WHY,
             "srun distributes processes evenly, but these hosts have different numbers of slots: "
             "add -N, give each host the same number, or use --spawner ssh");
-    manager_add(to, "--ntasks=%u", request->place->ranks);
-    if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
-    if (request->named) manager_add_text(to, "--nodelist=", manager_list(request, false));
+    words_add(to, "--ntasks=%u", request->place->ranks);
+    if (hosts > 0) words_add(to, "--nodes=%u", hosts);
+    if (request->named) words_add_text(to, "--nodelist=", manager_list(request, false));
     if (request->only)
-        manager_add_text(to, "--export=", manager_variable_names(request));
+        words_add_text(to, "--export=", manager_variable_names(request));
     else
-        manager_add(to, "--export=ALL");
-    if (request->prefix) manager_add(to, "--label");
-    if (request->oversubscribe) manager_add(to, "--overcommit");
+        words_add(to, "--export=ALL");
+    if (request->prefix) words_add(to, "--label");
+    if (request->oversubscribe) words_add(to, "--overcommit");
     return true;
 }
 
-static void manager_mpi(struct manager_words *to, const struct manager_request *request, bool hydra)
+static void manager_mpi(struct words *to, const struct manager_request *request, bool hydra)
 {
     size_t len;
-    manager_add(to, "-n");
-    manager_add(to, "%u", request->place->ranks);
+    words_add(to, "-n");
+    words_add(to, "%u", request->place->ranks);
     if (request->hosts->count > 0 && (request->named || request->spread > 0)) {
-        manager_add(to, hydra ? "-hosts" : "--host");
-        manager_add_text(to, "", manager_list(request, true));
+        words_add(to, hydra ? "-hosts" : "--host");
+        words_add_text(to, "", manager_list(request, true));
     }
     if (hydra && request->only) {
-        manager_add(to, "-genvlist");
-        manager_add_text(to, "", manager_variable_names(request));
+        words_add(to, "-genvlist");
+        words_add_text(to, "", manager_variable_names(request));
     }
     for (size_t i = 0; !hydra && request->env[i] != NULL; i++) {
         if (!manager_accepts_name(request->env[i], &len)) continue;
-        manager_add(to, "-x");
-        manager_add(to, "%.*s", (int)len, request->env[i]);
+        words_add(to, "-x");
+        words_add(to, "%.*s", (int)len, request->env[i]);
     }
-    if (request->prefix) manager_add(to, hydra ? "-prepend-rank" : "--tag-output");
-    if (request->oversubscribe && !hydra) manager_add(to, "--oversubscribe");
-}
-
-void manager_free_words(struct manager_words *words)
-{
-    for (size_t i = 0; i < words->used; i++)
-        free(words->argv[i]);
-    free(words->argv);
+    if (request->prefix) words_add(to, hydra ? "-prepend-rank" : "--tag-output");
+    if (request->oversubscribe && !hydra) words_add(to, "--oversubscribe");
 }
 
 char **manager_command(const struct manager_request *request, char why[HOSTS_WHY])
 {
     enum manager_flavor flavor;
-    struct manager_words to = {0};
+    struct words to = {0};
     const struct manager_row *row = manager_find(request->spawner, &flavor, why);
     if (row == NULL) return NULL;
-    manager_add(&to, "%s", row->program);
-    if (row->option != NULL) manager_add(&to, "%s", row->option);
+    words_add(&to, "%s", row->program);
+    if (row->option != NULL) words_add(&to, "%s", row->option);
     if (flavor != MANAGER_SLURM) {
         manager_mpi(&to, request, flavor == MANAGER_HYDRA);
     } else if (!manager_slurm(&to, request, why)) {
-        manager_free_words(&to);
+        words_free(to.argv);
         return NULL;
     }
     for (char *const *word = request->command; *word != NULL; word++)
-        manager_add(&to, "%s", *word);
-    if (!to.failed) return to.argv;
-    manager_free_words(&to);
-    aqi_explain(why, HOSTS_WHY, "no memory for the command of %s", row->program);
-    return NULL;
+        words_add(&to, "%s", *word);
+    char **argv = words_finish(&to);
+    if (argv == NULL) aqi_explain(why, HOSTS_WHY, "no memory for the command of %s", row->program);
+    return argv;
 }

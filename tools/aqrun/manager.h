@@ -4,6 +4,7 @@
 
 #include "job/launch.h"
 #include "place.h"
+#include "words.h"
 
 struct manager_request {
     enum aqi_spawner spawner; /* AQI_SPAWNER_PMIX or a later one */
@@ -17,17 +18,6 @@ struct manager_request {
     char *const *command;
     bool verbose;
 };
-
-/* The words of a command, from malloc. */
-struct manager_words {
-    char **argv; /* NULL-terminated; NULL if there are none */
-    size_t used, room;
-    bool failed; /* out of memory */
-};
-void manager_add(struct manager_words *to, const char *fmt, ...) AQI_PRINTF(2, 3);
-/* Add a text after a prefix, and free it; NULL: out of memory. */
-void manager_add_text(struct manager_words *to, const char *prefix, char *text);
-void manager_free_words(struct manager_words *words);
 
 /*
  * The command line of the first suitable manager on PATH, NULL-terminated and never freed. NULL:

@@ -85,7 +85,7 @@ static void session_free(struct session *session)
     for (int i = 0; i < 2; i++)
         aqi_source_close(&session->streams[i].source);
     session_drop_ticket(session);
-    free(session->argv);
+    words_free(session->argv);
     free(session->name);
     free(session);
 }
@@ -97,7 +97,7 @@ bool session_start(struct sessions *sessions, const struct session_request *requ
     if (session == NULL || name == NULL) {
         if (request->ticket != NULL) explicit_bzero(request->ticket, request->ticket_len);
         free(request->ticket);
-        free(request->argv);
+        words_free(request->argv);
         free(session);
         free(name);
         return false;

@@ -47,7 +47,7 @@ void sessions_close(struct sessions *sessions);
 
 /*
  * The session to start. `argv` is from ssh_argv, `ticket` from malloc; session_start takes
- * ownership of both, and frees them even on failure.
+ * ownership of both, even on failure.
  */
 struct session_request {
     uint32_t host;

@@ -45,102 +45,31 @@ char *ssh_remote_line(const char *path)
     return asprintf(&line, "exec %s%s%s --agent", quote, path, quote) < 0 ? NULL : line;
 }
 
-/* All words in one block: first the pointers, then the bytes. */
-struct ssh_words {
-    char **argv;
-    size_t count;
-    char *bytes; /* next free byte */
-};
-
-/* Copy the next word of a text to `to`, by the rules of the shell. */
-static void ssh_word(const char **text, char **to)
-{
-    const char *at = *text;
-    char quote = '\0';
-    for (; *at != '\0' && (quote != '\0' || strchr(" \t\r\n", *at) == NULL); at++) {
-        if (*at == quote) {
-            quote = '\0';
-        } else if (quote == '\0' && (*at == '\'' || *at == '"')) {
-            quote = *at;
-        } else {
-            if (*at == '\\' && quote != '\'' && at[1] != '\0') at++;
-            *(*to)++ = *at;
-        }
-    }
-    *(*to)++ = '\0';
-    *text = at;
-}
-
-static void ssh_split(struct ssh_words *words, const char *text)
-{
-    while (*(text += strspn(text, " \t\r\n")) != '\0') {
-        words->argv[words->count++] = words->bytes;
-        ssh_word(&text, &words->bytes);
-    }
-}
-
-char **ssh_words(const char *text)
-{
-    size_t max = strlen(text) + 1; /* words, and bytes with their terminators */
-    struct ssh_words words = {.argv = malloc(max * (sizeof(*words.argv) + 1) + 1)};
-    if (words.argv == NULL) return NULL;
-    words.bytes = (char *)(words.argv + max);
-    ssh_split(&words, text);
-    words.argv[words.count] = NULL;
-    return words.argv;
-}
-
-static void ssh_add(struct ssh_words *words, const char *word)
-{
-    size_t len = strlen(word) + 1;
-    words->argv[words->count++] = memcpy(words->bytes, word, len);
-    words->bytes += len;
-}
-
 static bool ssh_is_openssh(const char *command)
 {
     const char *slash = strrchr(command, '/');
     return strcmp(slash != NULL ? slash + 1 : command, "ssh") == 0;
 }
 
-static bool ssh_fill(struct ssh_words *words, const struct ssh_config *config, const char *host,
-                     const char *line, char why[SSH_WHY])
-{
-    ssh_split(words, config->command);
-    bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
-    if (words->count == 0)
-        return aqi_explain(why, SSH_WHY,
-                           "the command by which other hosts are reached is empty: set %s",
-                           aqi_setting_variable("AQ_SSH_CMD"));
-    ssh_split(words, config->options);
-    for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
-        ssh_add(words, ssh_defaults[i]);
-    ssh_add(words, host);
-    ssh_add(words, line);
-    words->argv[words->count] = NULL;
-    return true;
-}
-
 char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_WHY])
 {
-    char *line = ssh_remote_line(config->aqrun);
-    size_t given = strlen(config->command) + strlen(config->options);
-    /* There are at most as many words as characters, and words never grow. */
-    size_t max = given + AQI_COUNT_OF(ssh_defaults) + 4;
-    size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
-    char **argv = malloc(max * sizeof(*argv) + bytes);
-    if (line == NULL || argv == NULL) {
-        snprintf(why, SSH_WHY, "no memory for the command by which %.100s is reached", host);
-        free(line);
-        free(argv);
+    struct words words = {0};
+    words_split(&words, config->command);
+    if (words.used == 0 && !words.failed) {
+        aqi_explain(why, SSH_WHY, "the command by which other hosts are reached is empty: set %s",
+                    aqi_setting_variable("AQ_SSH_CMD"));
         return NULL;
     }
-    struct ssh_words words = {.argv = argv, .bytes = (char *)(argv + max)};
-    bool filled = ssh_fill(&words, config, host, line, why);
-    free(line);
-    if (filled) return argv;
-    free(argv);
-    return NULL;
+    bool openssh = words.used > 0 && ssh_is_openssh(words.argv[0]);
+    words_split(&words, config->options);
+    for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
+        words_add(&words, "%s", ssh_defaults[i]);
+    words_add(&words, "%s", host);
+    words_add_text(&words, "", ssh_remote_line(config->aqrun));
+    char **argv = words_finish(&words);
+    if (argv == NULL)
+        aqi_explain(why, SSH_WHY, "no memory for the command by which %.100s is reached", host);
+    return argv;
 }
 
 /* Whether these words begin with the options added by aqrun. */

@@ -3,7 +3,7 @@
 #ifndef AQRUN_SSH_H
 #define AQRUN_SSH_H
 
-#include "base/base.h"
+#include "words.h"
 
 #define SSH_WHY 512u
 
@@ -15,15 +15,9 @@ struct ssh_config {
 };
 
 /*
- * Split a text into words by the rules of the shell, NULL-terminated and freed by one free(). The
- * end of the text closes quotes. NULL: out of memory.
- */
-char **ssh_words(const char *text);
-
-/*
- * COMMAND OPTIONS HOST 'exec AQRUN --agent', NULL-terminated and freed by one free(). If the
- * command is ssh, options that disable prompts are added; the user's options precede them and so
- * take precedence. NULL: see `why`.
+ * COMMAND OPTIONS HOST 'exec AQRUN --agent', freed by words_free. If the command is ssh,
+ * options that disable prompts are added; the user's options precede them and so take precedence.
+ * NULL: see `why`.
  */
 char **ssh_argv(const struct ssh_config *config, const char *host, char why[SSH_WHY]);
 

@@ -19,7 +19,7 @@ static const char *joined(const char *command, const char *options, const char *
     if (argv == NULL) return strcpy(text, why);
     for (char **word = argv; *word != NULL; word++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "[%s]", *word);
-    free(argv);
+    words_free(argv);
     return text;
 }
 
@@ -49,7 +49,7 @@ static void by_hand(void **state)
     assert_string_equal(text, "ssh -o 'A b' n3 true");
     ssh_by_hand(argv, small, sizeof(small));
     assert_true(strlen(small) < sizeof(small));
-    free(argv);
+    words_free(argv);
 }
 
 /* Run the line as the shell of the other host would; returns the program's output. */

@@ -1,6 +1,5 @@
 /* A manager's command specified by the user: AQ_MPIRUN_CMD="mpirun -np %N %C". */
 #include "manager.h"
-#include "ssh.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@ struct template
 {
     const struct manager_request *request;
     const char *variable; /* name of the variable, for messages */
-    struct manager_words words;
+    struct words words;
     bool has_program;
 };
 
@@ -20,12 +19,12 @@ static bool template_list(struct template *to, const char *word)
     char *const *command = to->request->command;
     if (strcmp(word, "%C") == 0 || strcmp(word, "%A") == 0) {
         for (command += word[1] == 'A'; *command != NULL; command++)
-            manager_add(&to->words, "%s", *command);
+            words_add(&to->words, "%s", *command);
         to->has_program = to->has_program || word[1] == 'C';
         return true;
     }
     if (strcmp(word, "%V") != 0) return false;
-    if (to->request->verbose) manager_add(&to->words, "-v");
+    if (to->request->verbose) words_add(&to->words, "-v");
     return true;
 }
 
@@ -62,32 +61,32 @@ static char *template_word(struct template *to, const char *word, char *why, siz
 }
 
 /* Expand all words. Returns false on failure, with the reason in `why`. */
-static bool template_expand(struct template *to, char *const *words, char *why, size_t room)
+static bool template_expand(struct template *to, const struct words *words, char *why, size_t room)
 {
-    for (; *words != NULL; words++) {
-        if (template_list(to, *words)) continue;
-        char *word = template_word(to, *words, why, room);
+    for (size_t i = 0; i < words->used; i++) {
+        if (template_list(to, words->argv[i])) continue;
+        char *word = template_word(to, words->argv[i], why, room);
         if (word == NULL) return false;
-        manager_add_text(&to->words, "", word);
+        words_add_text(&to->words, "", word);
     }
-    return true;
+    return !words->failed && !to->words.failed;
 }
 
 char **manager_template(const struct manager_request *request, const char *variable,
                         const char *text, char why[HOSTS_WHY])
 {
     struct template to = {.request = request, .variable = variable};
-    char **words = ssh_words(text);
+    struct words words = {0};
+    words_split(&words, text);
     snprintf(why, HOSTS_WHY, "%s=\"%.200s\": out of memory", variable, text);
-    if (words == NULL) return NULL;
-    bool expanded = template_expand(&to, words, why, HOSTS_WHY) && !to.words.failed;
-    free(words);
-    if (expanded && !to.has_program)
+    bool expanded = template_expand(&to, &words, why, HOSTS_WHY);
+    words_free(words.argv);
+    if (expanded && to.has_program) return to.words.argv;
+    if (expanded)
         snprintf(why, HOSTS_WHY,
                  "%s=\"%.200s\" does not contain the program: add %%C, which stands for the "
                  "program with its arguments",
                  variable, text);
-    if (expanded && to.has_program) return to.words.argv;
-    manager_free_words(&to.words);
+    words_free(to.words.argv);
     return NULL;
 }
