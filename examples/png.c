@@ -3,7 +3,6 @@
 #include "png.h"
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 /* A file being written, and the CRC of the current chunk. */
 struct png {

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define SEGMENT  8944u   /* maximum bytes of a datagram */
 #define SEGMENTS 64u     /* maximum datagrams per call */

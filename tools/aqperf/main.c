@@ -1,7 +1,6 @@
 /* aqperf: measures communication patterns, each together with the limit of the machine. */
 #include "command.h"
 #include "perf.h"
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

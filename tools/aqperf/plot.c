@@ -2,7 +2,6 @@
  * figures, and the machine's limits as dashed lines in the color of their pattern. */
 #include "perf.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     PANEL_WIDTH = 500,

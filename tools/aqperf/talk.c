@@ -2,8 +2,6 @@
  * Communication that is not measured, and the patterns common to all APIs.
  */
 #include "perf.h"
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

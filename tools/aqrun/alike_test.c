@@ -3,7 +3,6 @@
 
 #include "base/capture_test.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MS 1000000ull

@@ -115,7 +115,6 @@ struct process {
 bool reaper_read_process(pid_t pid, struct process *process);
 
 /* serve.c: the hub and its sockets, and its hooks. */
-struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
 /* If the job succeeded: report that output of other hosts may be missing, for this reason. */
 void serve_report_missing(const char *why);

@@ -2,7 +2,6 @@
 #include "manager.h"
 #include "base/fail.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,12 +1,10 @@
 /* Derives agents from hosts and ranks: the root, the ranks of each agent, and the tickets. */
 #include "job.h"
-#include "job/settings.h"
 #include "launch.h"
 #include "ticket.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/personality.h>
 #include <sys/resource.h>

@@ -6,7 +6,6 @@
 #include "job.h"
 #include "tree.h"
 
-#include <aqueduct/version.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -10,7 +10,6 @@
 #include <aqueduct/aqueduct.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct rank *serve_rank(uint32_t number)
 {

@@ -12,8 +12,6 @@
 #include "session.h"
 #include "ssh.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,5 @@
 /* Shows the ranks of a job on a terminal, with ncurses if it was available at build time. */
 #include "aqtop.h"
-#include "base/clock.h"
 
 #include <stdlib.h>
 #include <unistd.h>
