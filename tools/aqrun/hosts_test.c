@@ -2,6 +2,7 @@
 #include "hosts.h"
 
 #include "base/capture_test.h"
+#include "base/fail.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +12,12 @@
 static const char *written(struct hosts *hosts)
 {
     static char text[4096];
-    size_t used = 0;
     hosts_settle(hosts);
     text[0] = '\0';
     for (uint32_t i = 0; i < hosts->count; i++) {
         const struct host *host = &hosts->list[i];
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i > 0 ? " " : "",
-                                 host->name);
-        if (host->slots > 0)
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "*%u", host->slots);
-        assert_true(used < sizeof(text));
+        aqi_append(text, sizeof(text), "%s%s", i > 0 ? " " : "", host->name);
+        if (host->slots > 0) aqi_append(text, sizeof(text), "*%u", host->slots);
     }
     hosts_free(hosts);
     return text;

@@ -2,6 +2,7 @@
 #include "place.h"
 
 #include "base/capture_test.h"
+#include "base/fail.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,7 @@ static void placements(void **state)
         char why[HOSTS_WHY], text[256] = "";
         if (!place_ranks(&place, &hosts, &cases[i].request, why)) fail_msg("%s", why);
         for (uint32_t k = 0; k < place.hosts; k++)
-            snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u", k > 0 ? " " : "",
-                     place_count(&place, k));
+            aqi_append(text, sizeof(text), "%s%u", k > 0 ? " " : "", place_count(&place, k));
         assert_string_equal(text, cases[i].counts);
         free(place.first);
         hosts_free(&hosts);
@@ -93,8 +93,7 @@ static void check_any(unsigned seed)
     unsigned count = 1 + (unsigned)random() % 9;
     bool counted = random() % 2 == 0;
     for (unsigned i = 0; i < count; i++)
-        snprintf(list + strlen(list), sizeof(list) - strlen(list), counted ? "n%u*%u," : "n%u,", i,
-                 1 + (unsigned)random() % 5);
+        aqi_append(list, sizeof(list), counted ? "n%u*%u," : "n%u,", i, 1 + (unsigned)random() % 5);
     struct hosts hosts = hosts_of(list);
     struct place_request request = {.ranks = (uint32_t)random() % 40,
                                     .hosts = (uint32_t)random() % (count + 1),

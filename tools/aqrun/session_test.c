@@ -3,6 +3,7 @@
 
 #include "base/capture_test.h"
 #include "base/clock.h"
+#include "base/fail.h"
 #include "job/loop.h"
 #include "ssh.h"
 #include <fcntl.h>
@@ -29,22 +30,21 @@ static struct {
     enum session_end how[HOSTS];
     uint32_t count_ended;
     unsigned count_lines;
-} heard;
+} recorded;
 
-static void hear_line(uint32_t host, int stream, const char *text)
+static void on_line(uint32_t host, int stream, const char *text)
 {
-    size_t used = strlen(heard.lines);
-    heard.count_lines++;
-    snprintf(heard.lines + used, sizeof(heard.lines) - used, "%u/%d: %s\n", host, stream, text);
+    recorded.count_lines++;
+    aqi_append(recorded.lines, sizeof(recorded.lines), "%u/%d: %s\n", host, stream, text);
 }
 
-static void hear_end(uint32_t host, enum session_end how, const char *why)
+static void on_ended(uint32_t host, enum session_end how, const char *why)
 {
-    assert_false(heard.ended[host]);
-    heard.ended[host] = true;
-    heard.how[host] = how;
-    heard.count_ended++;
-    snprintf(heard.why[host], SESSION_TEXT, "%s", why);
+    assert_false(recorded.ended[host]);
+    recorded.ended[host] = true;
+    recorded.how[host] = how;
+    recorded.count_ended++;
+    snprintf(recorded.why[host], SESSION_TEXT, "%s", why);
 }
 
 static sigset_t children;
@@ -57,7 +57,7 @@ static void child_restores_signals(void)
 }
 
 static const struct session_hooks hooks = {
-    .line = hear_line, .ended = hear_end, .child = child_restores_signals};
+    .line = on_line, .ended = on_ended, .child = child_restores_signals};
 
 /* As aqrun does for all its children. */
 static void reap(struct aqi_source *source)
@@ -125,9 +125,7 @@ static int make_folder(void **state)
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
 {
-    (void)info;
-    (void)type;
-    (void)where;
+    (void)info, (void)type, (void)where;
     return remove(path);
 }
 
@@ -172,7 +170,7 @@ static void start_short(struct sessions *sessions, uint32_t host, const char *na
 
 static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
 {
-    memset(&heard, 0, sizeof(heard));
+    memset(&recorded, 0, sizeof(recorded));
     struct sessions *sessions = sessions_open(&hooks, fanout, timeout_ns);
     assert_non_null(sessions);
     current = sessions;
@@ -183,7 +181,7 @@ static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
 static void run_until(struct sessions *sessions, uint32_t ended)
 {
     uint64_t limit = aqi_now_ns() + PATIENCE;
-    while (heard.count_ended < ended) {
+    while (recorded.count_ended < ended) {
         assert_true(aqi_now_ns() < limit);
         uint64_t next = sessions_tick(sessions, aqi_now_ns());
         aqi_loop_once(aqi_min(next, limit));
@@ -215,9 +213,9 @@ static void ticket(void **state)
         start_short(sessions, 3, "n3", sizes[i]);
         session_answered(sessions, 3);
         run_until(sessions, 1);
-        assert_non_null(strstr(heard.lines, "3/2: agent is here\n"));
-        assert_int_equal(heard.how[3], SESSION_SERVED);
-        assert_string_equal(heard.why[3], "host n3: the session ended with code 0");
+        assert_non_null(strstr(recorded.lines, "3/2: agent is here\n"));
+        assert_int_equal(recorded.how[3], SESSION_SERVED);
+        assert_string_equal(recorded.why[3], "host n3: the session ended with code 0");
         assert_int_equal(sessions_count(sessions), 0);
         expect_ticket(sizes[i]);
         sessions_close(sessions);
@@ -245,12 +243,12 @@ static void failures(void **state)
     for (uint32_t i = 0; i < count; i++) {
         char host[64];
         snprintf(host, sizeof(host), "host %s: ", cases[i][0]);
-        assert_int_equal(heard.how[i], SESSION_FAILED);
-        assert_int_equal(strncmp(heard.why[i], host, strlen(host)), 0);
+        assert_int_equal(recorded.how[i], SESSION_FAILED);
+        assert_int_equal(strncmp(recorded.why[i], host, strlen(host)), 0);
         for (int k = 1; k < 3; k++)
-            if (strstr(heard.why[i], cases[i][k]) == NULL) fail_msg("%s", heard.why[i]);
+            if (strstr(recorded.why[i], cases[i][k]) == NULL) fail_msg("%s", recorded.why[i]);
     }
-    assert_non_null(strstr(heard.lines, "0/2: ssh: connect to host down"));
+    assert_non_null(strstr(recorded.lines, "0/2: ssh: connect to host down"));
     sessions_close(sessions);
 }
 
@@ -260,9 +258,9 @@ static void no_ssh(void **state)
     start_with(sessions, "/no/such/ssh", 0, "n0", 10);
     start_with(sessions, "/", 1, "n1", 10);
     run_until(sessions, 2);
-    assert_non_null(strstr(heard.why[0], "host n0: cannot run /no/such/ssh: No such file"));
-    assert_non_null(strstr(heard.why[0], "AQ_SSH_CMD"));
-    assert_non_null(strstr(heard.why[1], "host n1: cannot run /: Permission denied"));
+    assert_non_null(strstr(recorded.why[0], "host n0: cannot run /no/such/ssh: No such file"));
+    assert_non_null(strstr(recorded.why[0], "AQ_SSH_CMD"));
+    assert_non_null(strstr(recorded.why[1], "host n1: cannot run /: Permission denied"));
     sessions_close(sessions);
 }
 
@@ -272,11 +270,11 @@ static void login_text(void **state)
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start_short(sessions, 1, "motd", 1000);
     run_until(sessions, 1);
-    assert_non_null(strstr(heard.lines, "1/2: agent is here\n"));
-    assert_int_equal(heard.how[1], SESSION_EXITED);
-    assert_non_null(strstr(heard.lines, "1/1: Welcome?[1m\n"));
-    assert_non_null(strstr(heard.lines, "1/1: no end of line\n"));
-    for (const char *c = heard.lines; *c != '\0'; c++)
+    assert_non_null(strstr(recorded.lines, "1/2: agent is here\n"));
+    assert_int_equal(recorded.how[1], SESSION_EXITED);
+    assert_non_null(strstr(recorded.lines, "1/1: Welcome?[1m\n"));
+    assert_non_null(strstr(recorded.lines, "1/1: no end of line\n"));
+    for (const char *c = recorded.lines; *c != '\0'; c++)
         assert_true(*c == '\n' || ((unsigned char)*c >= ' ' && *c != 0x7f));
     sessions_close(sessions);
 }
@@ -286,7 +284,7 @@ static void endless_output(void **state)
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "talks", 0);
     run_until(sessions, 1);
-    assert_int_equal(heard.count_lines, 1001);
+    assert_int_equal(recorded.count_lines, 1001);
     sessions_close(sessions);
 }
 
@@ -296,8 +294,8 @@ static void holds_output(void **state)
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "holds", 0);
     run_until(sessions, 1);
-    assert_non_null(strstr(heard.why[0], "it could not be reached"));
-    pid_t held = (pid_t)atoi(heard.lines + strlen("0/2: "));
+    assert_non_null(strstr(recorded.why[0], "it could not be reached"));
+    pid_t held = (pid_t)atoi(recorded.lines + strlen("0/2: "));
     assert_true(held > 1);
     kill(held, SIGKILL);
     sessions_close(sessions);
@@ -306,8 +304,8 @@ static void holds_output(void **state)
 /* Whether `text`, which ends a line, also begins one: that of host 10 ends like that of host 0. */
 static bool has_line(const char *text)
 {
-    const char *at = strstr(heard.lines, text);
-    while (at != NULL && at > heard.lines && at[-1] != '\n')
+    const char *at = strstr(recorded.lines, text);
+    while (at != NULL && at > recorded.lines && at[-1] != '\n')
         at = strstr(at + 1, text);
     return at != NULL;
 }
@@ -322,7 +320,7 @@ static void fan_out(void **state)
     uint32_t answered = 0;
     bool here[64] = {false};
     uint64_t limit = aqi_now_ns() + PATIENCE;
-    while (answered + heard.count_ended < count) {
+    while (answered + recorded.count_ended < count) {
         assert_true(aqi_now_ns() < limit);
         aqi_loop_once(aqi_min(sessions_tick(sessions, aqi_now_ns()), limit));
         uint32_t started = 0;
@@ -337,7 +335,7 @@ static void fan_out(void **state)
         }
         assert_true(started <= fanout);
     }
-    assert_int_equal(heard.count_ended, 3);
+    assert_int_equal(recorded.count_ended, 3);
     assert_int_equal(sessions_count(sessions), 9);
     sessions_close(sessions); /* kills the others */
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
@@ -354,9 +352,9 @@ static void ends_when_reaped(void **state)
     assert_true(pid > 0);
     assert_false(sessions_reaped(sessions, pid + 1, status));
     aqi_loop_once(aqi_now_ns());
-    assert_int_equal(heard.count_ended, 0);
+    assert_int_equal(recorded.count_ended, 0);
     assert_true(sessions_reaped(sessions, pid, status));
-    assert_non_null(strstr(heard.why[0], "Connection refused"));
+    assert_non_null(strstr(recorded.why[0], "Connection refused"));
     sessions_close(sessions);
 }
 

@@ -2,6 +2,7 @@
 #include "ssh.h"
 
 #include "base/capture_test.h"
+#include "base/fail.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const char *joined(const char *command, const char *options, const char *
     text[0] = '\0';
     if (argv == NULL) return strcpy(text, why);
     for (char **word = argv; *word != NULL; word++)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "[%s]", *word);
+        aqi_append(text, sizeof(text), "[%s]", *word);
     words_free(argv);
     return text;
 }

@@ -41,12 +41,18 @@ static const struct ticket whole = {
     .host_timeout_ns = 10000000000,
 };
 
+static char why[TICKET_WHY]; /* of the last failure */
+
 static uint8_t *encode(const struct ticket *ticket, size_t *len)
 {
-    char why[TICKET_WHY];
     uint8_t *bytes = ticket_encode(ticket, len, why);
     if (bytes == NULL) fail_msg("%s", why);
     return bytes;
+}
+
+static ssize_t decode(const uint8_t *bytes, size_t len, struct ticket *ticket)
+{
+    return ticket_decode(bytes, len, false, "aqrun", ticket, why);
 }
 
 static void assert_texts(const char **a, const char **b)
@@ -59,10 +65,9 @@ static void assert_texts(const char **a, const char **b)
 static void there_and_back(void **state)
 {
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len);
-    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), len);
+    assert_int_equal(decode(bytes, len, &t), len);
     assert_memory_equal(t.key, whole.key, sizeof(t.key));
     assert_string_equal(t.job, whole.job);
     assert_int_equal(t.ranks, whole.ranks);
@@ -94,13 +99,12 @@ static void there_and_back(void **state)
 static void bytes_after(void **state)
 {
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len);
     bytes = realloc(bytes, len + 5);
     assert_non_null(bytes);
     memcpy(bytes + len, "later", 5);
-    assert_int_equal(ticket_decode(bytes, len + 5, false, "aqrun", &t, why), len);
+    assert_int_equal(decode(bytes, len + 5, &t), len);
     ticket_free(&t);
     free(bytes);
 }
@@ -108,14 +112,13 @@ static void bytes_after(void **state)
 static void truncated(void **state)
 {
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len);
     for (size_t cut = 0; cut < len; cut++) {
         uint8_t *piece = malloc(cut + 1); /* so that a read beyond its end is detected */
         assert_non_null(piece);
         memcpy(piece, bytes, cut);
-        assert_int_equal(ticket_decode(piece, cut, false, "aqrun", &t, why), 0);
+        assert_int_equal(decode(piece, cut, &t), 0);
         assert_int_equal(ticket_decode(piece, cut, true, "aqrun", &t, why), -1);
         assert_non_null(strstr(why, "the ticket ended after"));
         free(piece);
@@ -128,7 +131,7 @@ static void other_versions(void **state)
     static const char *const lines[] = {"aqrun ticket 0 0.0.1\n", "aqrun ticket 99 12.3.4-rc1\n",
                                         "aqrun ticket 2 99.0.0\nand what it has"};
     for (size_t i = 0; i < AQI_COUNT_OF(lines); i++) {
-        char why[TICKET_WHY], version[32];
+        char version[32];
         struct ticket t;
         assert_int_equal(sscanf(lines[i], "aqrun ticket %*u %31s", version), 1);
         assert_int_equal(ticket_decode((const uint8_t *)lines[i], strlen(lines[i]), false,
@@ -152,10 +155,9 @@ static void no_tickets(void **state)
          "the ticket is damaged: its first line is invalid"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(texts); i++) {
-        char why[TICKET_WHY] = "";
         struct ticket t;
         const uint8_t *text = (const uint8_t *)texts[i][0];
-        assert_int_equal(ticket_decode(text, strlen(texts[i][0]), false, "aqrun", &t, why), -1);
+        assert_int_equal(decode(text, strlen(texts[i][0]), &t), -1);
         if (strstr(why, texts[i][1]) == NULL) fail_msg("%s: %s", texts[i][0], why);
     }
 }
@@ -163,10 +165,10 @@ static void no_tickets(void **state)
 static void refused(const struct ticket *ticket, const char *field)
 {
     size_t len;
-    char why[TICKET_WHY], wanted[64];
+    char wanted[64];
     struct ticket t;
     uint8_t *bytes = encode(ticket, &len);
-    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    assert_int_equal(decode(bytes, len, &t), -1);
     snprintf(wanted, sizeof(wanted), ": invalid %s", field);
     if (strstr(why, wanted) == NULL) fail_msg("%s: %s", field, why);
     free(bytes);
@@ -231,14 +233,13 @@ static void extreme_fields(void **state)
     static const char *shortest[] = {"x", NULL};
     static const struct ticket_host last[] = {{2, 23, 1, "n"}, {6, 0, 24, "n"}};
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t = whole, got;
     t.argv = shortest;
     t.umask = 0777;
     t.tree = last;
     t.tree_count = 2;
     uint8_t *bytes = encode(&t, &len);
-    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &got, why), len);
+    assert_int_equal(decode(bytes, len, &got), len);
     ticket_free(&got);
     free(bytes);
 }
@@ -253,10 +254,10 @@ static size_t find(const uint8_t *bytes, size_t len, const char *name)
 /* A ticket of a compatible version is accepted, with a message. */
 static void other_patch(void **state)
 {
-    char why[TICKET_WHY] = "x";
     struct ticket got;
     size_t len, head;
     uint8_t *bytes = encode(&whole, &len);
+    strcpy(why, "x");
     assert_true(ticket_decode(bytes, len, true, "aqrun", &got, why) > 0);
     assert_string_equal(why, "");
     ticket_free(&got);
@@ -273,14 +274,13 @@ static void other_patch(void **state)
 static void missing_or_repeated(void **state)
 {
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len);
     bytes[find(bytes, len, "umask")] = 'x';
-    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    assert_int_equal(decode(bytes, len, &t), -1);
     assert_non_null(strstr(why, "umask is missing"));
     memcpy(bytes + find(bytes, len, "xmask"), "ranks", 5);
-    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    assert_int_equal(decode(bytes, len, &t), -1);
     assert_non_null(strstr(why, "it contains ranks twice"));
     free(bytes);
 }
@@ -289,7 +289,6 @@ static void unknown_fields(void **state)
 {
     static const uint8_t later[] = "\5later\3\0\0\0abc";
     size_t len, more = sizeof(later) - 1;
-    char why[TICKET_WHY];
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len), *longer = malloc(len + more);
     assert_non_null(longer);
@@ -298,7 +297,7 @@ static void unknown_fields(void **state)
     size_t at = (size_t)((uint8_t *)memchr(bytes, '\n', len) - bytes) + 1;
     uint32_t body = (uint32_t)(len + more - at - 4);
     memcpy(longer + at, &body, sizeof(body));
-    assert_int_equal(ticket_decode(longer, len + more, false, "aqrun", &t, why), len + more);
+    assert_int_equal(decode(longer, len + more, &t), len + more);
     ticket_free(&t);
     free(bytes);
     free(longer);
@@ -307,7 +306,6 @@ static void unknown_fields(void **state)
 static void too_large(void **state)
 {
     size_t len;
-    char why[TICKET_WHY];
     struct ticket t = whole;
     char *folder = malloc(TICKET_MAX + 1);
     assert_non_null(folder);

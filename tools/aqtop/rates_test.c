@@ -1,19 +1,14 @@
 /* Tests rates.c: two samples of a rank, and the sum of several. */
 #include "aqtop.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "base/capture_test.h"
 
 static bool same(double value, double wanted)
 {
     return value - wanted < 1e-9 && wanted - value < 1e-9;
 }
 
-static struct aqi_top_row look(uint64_t at_ns, uint32_t looks, uint32_t waits, uint64_t each)
+static struct aqi_top_row sample(uint64_t at_ns, uint32_t looks, uint32_t waits, uint64_t each)
 {
     struct aqi_top_row row = {.at_ns = at_ns, .looks = looks, .waits = waits};
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++)
@@ -23,8 +18,7 @@ static struct aqi_top_row look(uint64_t at_ns, uint32_t looks, uint32_t waits, u
 
 static void test_between(void **state)
 {
-    struct aqi_top_row before = look(1000000000, 10, 5, 7), now = look(3000000000, 110, 80, 7);
-    (void)state;
+    struct aqi_top_row before = sample(1000000000, 10, 5, 7), now = sample(3000000000, 110, 80, 7);
     now.value[AQI_CTR_AM_SENT] += 60;
     now.value[AQI_CTR_AM_BYTES] += 3000;
     now.value[AQI_CTR_PUT] += 40;
@@ -47,9 +41,8 @@ static void test_between(void **state)
 static void test_edges(void **state)
 {
     static const struct rates none;
-    struct aqi_top_row before = look(1000, UINT32_MAX - 9, UINT32_MAX, 1),
-                       now = look(2000, 30, 19, 1);
-    (void)state;
+    struct aqi_top_row before = sample(1000, UINT32_MAX - 9, UINT32_MAX, 1),
+                       now = sample(2000, 30, 19, 1);
     struct rates rates = rates_between(&before, &now);
     assert_true(same(rates.waits, 0.5));
     assert_true(same(rates.size, 0));
@@ -65,7 +58,6 @@ static void test_add(void **state)
     static const struct rates small = {100, 1000, 10, 10, 1, 0.25},
                               large = {300, 9000, 30, 30, 2, 1};
     struct rates total = {0};
-    (void)state;
     rates_add(&total, &(struct rates){0});
     assert_true(same(total.size, 0));
     rates_add(&total, &small);
