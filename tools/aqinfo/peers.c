@@ -106,8 +106,7 @@ static int descends(long pid, long from)
     return 0;
 }
 
-/* Connect to the root agent of a job, aqrun: agents on other hosts provide data that is not visible
- * here. */
+/* Connect to the root agent of a job, aqrun, which has access to the data of other hosts. */
 static int connect_job(const char *name)
 {
     char path[64];
@@ -140,8 +139,8 @@ static int next_packet(const char *job, int fd, struct aqi_top_peers *packet)
     return got >= (ssize_t)head && packet->version == ours && packet->len == (size_t)got - head;
 }
 
-/* Print the data of all hosts of a job; returns the number of lines, or -1 if there is no such
- * job. */
+/* Keep the data of all hosts of a job. Returns the number of lines, or -1 if there is no such job.
+ */
 static ssize_t ask_job(const char *name)
 {
     const struct aqi_top_ask ask = {.version = aqi_wire_version(AQI_WIRE_TOP),

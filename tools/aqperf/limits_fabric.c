@@ -1,7 +1,7 @@
 /*
- * The limits of a fabric: the minimum of calls of libfabric or verbs between ranks that are
- * connected by a transport over the fabric. The same operations between the same two processes,
- * but without the library.
+ * The limits of a fabric, for ranks that are connected by a transport over it: the same operations
+ * between the same two processes, by the minimum of calls of libfabric or verbs, without the
+ * library.
  */
 #include "limits_fabric.h"
 #include <aqueduct/info.h>

@@ -3,7 +3,7 @@
  * if aqrun itself is killed.
  *
  * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not their children, for
- * example those of a shell; these are in the same process groups, which are shared with the guard.
+ * example those of a shell. Children are in the same process groups, which the guard knows.
  * If the guard is killed, aqrun starts another one.
  */
 #include "job.h"
@@ -26,7 +26,7 @@ static uint32_t guard_count;
 /* Close all descriptors: others may wait for their end of file, as in `aqrun … | cat`. */
 static _Noreturn void guard_watch(int pipe_end)
 {
-    setsid(); /* not affected by Ctrl-C and the end of the terminal */
+    setsid(); /* unaffected by Ctrl-C and by the end of the terminal */
     prctl(PR_SET_NAME, "aq-guard");
     dup2(pipe_end, 0);
     syscall(SYS_close_range, 1, ~0u, 0);

@@ -1,7 +1,7 @@
 /*
  * Standard input for rank 0; if rank 0 runs on another host, the data is sent through the hubs. A
- * rank is in a process group of its own, which the terminal considers in the background and would
- * stop if it read, so aqrun reads instead.
+ * rank is in a process group of its own, in the background, which the terminal would stop if it
+ * read; so aqrun reads instead.
  */
 #include "job.h"
 

@@ -87,7 +87,7 @@ static void option_environment(const char *value)
     }
 }
 
-/* The processes inherit this setting. Some containers forbid it; they then run without. */
+/* The processes inherit this setting. If a container forbids it, they run without it. */
 static void option_same_addresses(const char *value)
 {
     (void)value;

@@ -49,8 +49,8 @@ struct session {
     struct aqi_source input;
     struct session_stream streams[2];
     unsigned lines;
-    char said[256]; /* the last line on standard error, or, if there is none, on standard output */
-    bool said_error;
+    char last_line[256]; /* of standard error or, if that is empty, of standard output */
+    bool last_is_error;
 };
 
 struct sessions {
@@ -150,9 +150,9 @@ static void session_line(struct session_stream *stream)
     if (len == 0) return;
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)stream->line[i] < ' ' || stream->line[i] == 0x7f) stream->line[i] = '?';
-    if (stream->number == STDERR_FILENO || !session->said_error) {
-        snprintf(session->said, sizeof(session->said), "%.250s", stream->line);
-        session->said_error = stream->number == STDERR_FILENO;
+    if (stream->number == STDERR_FILENO || !session->last_is_error) {
+        snprintf(session->last_line, sizeof(session->last_line), "%.250s", stream->line);
+        session->last_is_error = stream->number == STDERR_FILENO;
     }
     if (session->lines++ < SESSION_LINES)
         all->hooks.line(session->host, stream->number, stream->line);
@@ -263,9 +263,9 @@ static void session_over(struct session *session, int status)
     session_reason(session, status, reason, sizeof(reason));
     if (session_is_of_ssh(session, status)) ssh_by_hand(session->argv, hand, sizeof(hand));
     /* If the agent has answered, the last output is not the reason. */
-    quoted = session->state != SESSION_ANSWERED && session->said[0] != '\0';
+    quoted = session->state != SESSION_ANSWERED && session->last_line[0] != '\0';
     snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
-             quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
+             quoted ? " (" : "", quoted ? session->last_line : "", quoted ? ")" : "",
              hand[0] != '\0' ? "; try it by hand: " : "", hand);
     session_finish(session, session->late || status != 0, why);
 }
