@@ -298,9 +298,17 @@ void measure_answer(struct perf *perf)
         perf->api->barrier();
 }
 
-bool measure_connects(const struct kind *kind)
+bool measure_supports(const struct api *api, const struct kind *kind, char *text, size_t len)
 {
-    return !kind->work.all_ranks && !kind->endpoints;
+    if (api == &api_connection && (kind->work.all_ranks || kind->endpoints))
+        snprintf(text, len, "not possible over a connection");
+    else if (api != &api_connection && kind->turns)
+        snprintf(text, len, "possible only over connections");
+    else if (api->foreign != NULL && api->foreign(kind) == LIMIT_NONE)
+        snprintf(text, len, "not possible through %s", api->name);
+    else
+        return true;
+    return false;
 }
 
 bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len)
@@ -311,13 +319,8 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     const size_t size = row->size;
     size_t min = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->min_size;
     size_t max = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
-    if (perf->api == &api_connection && !measure_connects(kind))
-        snprintf(text, len, "not possible over a connection");
-    else if (perf->api != &api_connection && kind->turns)
-        snprintf(text, len, "possible only over connections");
-    else if (perf->api->foreign != NULL && perf->api->foreign(kind) == LIMIT_NONE)
-        snprintf(text, len, "not possible through %s", perf->api->name);
-    else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
+    if (!measure_supports(perf->api, kind, text, len)) return true;
+    if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
         snprintf(text, len, "needs another rank");
     else if (size > max)
         snprintf(text, len, "exceeds the maximum size of a %s, %zu bytes", carriers[kind->carrier],

@@ -253,12 +253,11 @@ void options_parse(struct options *options, int argc, char **argv)
     int first = command_read(&line, argc, argv);
     if (first < argc) command_error("%s: only options are accepted", argv[first]);
     check_connection();
+    char unused[100];
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
         if (patterns[i].kind->computing == COMPUTING_NEVER &&
-            (given.api == &api_connection || !patterns[i].kind->turns) &&
-            (given.api != &api_connection || measure_connects(patterns[i].kind)) &&
-            (given.api->foreign == NULL || given.api->foreign(patterns[i].kind) != LIMIT_NONE))
+            measure_supports(given.api, patterns[i].kind, unused, sizeof unused))
             add_pattern(&patterns[i]);
     bool timed = given.interval_count > 0;
     for (size_t i = 0; !timed && i < sizeof usual / sizeof usual[0]; i++)

@@ -389,8 +389,8 @@ void measure_row(struct perf *perf, const struct row *row);
 void measure_answer(struct perf *perf);
 /* Whether this row cannot be measured; if so, the reason is in `text`. */
 bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len);
-/* Whether patterns of this kind can be measured over a connection. */
-bool measure_connects(const struct kind *kind);
+/* Whether the API has patterns of this kind; if not, the reason is in `text`. */
+bool measure_supports(const struct api *api, const struct kind *kind, char *text, size_t len);
 double measure_now_ns(void);
 /* The value of a setting of the library. */
 const char *measure_setting(const char *name);
