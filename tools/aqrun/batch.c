@@ -7,9 +7,9 @@
 
 #define BATCH_BLANKS " \t\r\n"
 
-static void batch_set_place(struct hosts *hosts, const char *variable)
+static void batch_set_source(struct hosts *hosts, const char *variable)
 {
-    snprintf(hosts->place, sizeof(hosts->place), "%s", variable);
+    snprintf(hosts->source, sizeof(hosts->source), "%s", variable);
 }
 
 /* Parse Slurm's counts: 2(x3),1 means 2, 2, 2, 1; one number per host. */
@@ -52,14 +52,14 @@ static bool batch_slurm(struct hosts *hosts, const char *variable, const char *t
     const char *counts = getenv("SLURM_TASKS_PER_NODE");
     if (!hosts_add_list(hosts, variable, text)) return false;
     if (counts == NULL || *counts == '\0') return true;
-    batch_set_place(hosts, "SLURM_TASKS_PER_NODE");
+    batch_set_source(hosts, "SLURM_TASKS_PER_NODE");
     return batch_slurm_counts(hosts, variable, counts);
 }
 
 /* LSF: n1 4 n2 4 */
 static bool batch_pairs(struct hosts *hosts, const char *variable, const char *text)
 {
-    batch_set_place(hosts, variable);
+    batch_set_source(hosts, variable);
     while (*(text += strspn(text, BATCH_BLANKS)) != '\0') {
         uint32_t slots;
         const char *name = text;

@@ -88,7 +88,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));
         const char *next = newline != NULL ? newline + 1 : end;
         const char *stop = newline != NULL ? newline : end;
-        snprintf(hosts->place, sizeof(hosts->place), "%.180s:%u", path, ++number);
+        snprintf(hosts->source, sizeof(hosts->source), "%.180s:%u", path, ++number);
         if ((size_t)(stop - bytes) > HOSTFILE_MAX_LINE)
             return hosts_error(
                 hosts,
@@ -99,7 +99,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         bytes = next;
     }
     if (hosts->mentions != before) return true;
-    snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
+    snprintf(hosts->source, sizeof(hosts->source), "%.190s", path);
     return hosts_error(hosts, "it contains no host: give one name per line");
 }
 
@@ -125,12 +125,12 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
     return NULL;
 }
 
-bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
+bool hosts_add_file(struct hosts *hosts, const char *source, const char *path,
                     enum hosts_format format)
 {
     size_t len;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    snprintf(hosts->place, sizeof(hosts->place), "%.40s: %.150s", place, path);
+    snprintf(hosts->source, sizeof(hosts->source), "%.40s: %.150s", source, path);
     if (fd < 0) return hosts_error(hosts, "cannot open this hostfile: %s", strerror(errno));
     char *bytes = hostfile_read(hosts, fd, &len);
     close(fd);

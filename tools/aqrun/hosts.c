@@ -17,7 +17,7 @@ static_assert(HOSTS_MAX == AQI_MAX_RANKS, "each host has at least one rank");
 bool hosts_error(struct hosts *hosts, const char *fmt, ...)
 {
     va_list args;
-    int n = snprintf(hosts->why, sizeof(hosts->why), "%s: ", hosts->place);
+    int n = snprintf(hosts->why, sizeof(hosts->why), "%s: ", hosts->source);
     size_t used = aqi_min((size_t)n, sizeof(hosts->why) - 1);
     va_start(args, fmt);
     vsnprintf(hosts->why + used, sizeof(hosts->why) - used, fmt, args);
@@ -269,9 +269,9 @@ bool hosts_add_item(struct hosts *hosts, const char *text, size_t len, uint32_t 
     return hosts_expand(&item, 0, item.text);
 }
 
-bool hosts_add_list(struct hosts *hosts, const char *place, const char *text)
+bool hosts_add_list(struct hosts *hosts, const char *source, const char *text)
 {
-    snprintf(hosts->place, sizeof(hosts->place), "%s", place);
+    snprintf(hosts->source, sizeof(hosts->source), "%s", source);
     uint32_t before = hosts->mentions;
     while (*(text += strspn(text, ", \t\r\n")) != '\0') {
         size_t len = 0;

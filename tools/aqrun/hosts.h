@@ -19,8 +19,8 @@ struct host {
 struct hosts {
     struct host *list;
     uint32_t count;
-    bool counted;    /* numbers of slots are specified */
-    char place[200]; /* source of the words being parsed, for messages */
+    bool counted;     /* numbers of slots are specified */
+    char source[200]; /* of the words being parsed, for messages */
     char why[HOSTS_WHY];
     uint32_t room, mentions;
     uint32_t *index; /* of names: index in the list plus 1, or 0 */
@@ -40,9 +40,9 @@ enum hosts_format {
  *
  * Items of a list are separated by commas or blanks: n1,n2*4,n3:2,n[1-3,07-11]*2,[fe80::1]*2,me@n4
  */
-bool hosts_add_list(struct hosts *hosts, const char *place, const char *text);
-/* Add the hosts of the file at `path`; `place` is the variable or option that specified it. */
-bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
+bool hosts_add_list(struct hosts *hosts, const char *source, const char *text);
+/* Add the hosts of the file at `path`; `source` is the variable or option that specified it. */
+bool hosts_add_file(struct hosts *hosts, const char *source, const char *path,
                     enum hosts_format format);
 /* Add the hosts in these bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
