@@ -18,7 +18,7 @@ static struct shared *lead(struct perf *perf)
  * The last rank to arrive releases the others. Ranks that share cores yield immediately, so that
  * each runs only once per round, the minimum for any barrier.
  */
-static void meet(struct perf *perf)
+static void barrier(struct perf *perf)
 {
     struct shared *at = lead(perf);
     unsigned polls = 0;
@@ -33,10 +33,10 @@ static void meet(struct perf *perf)
         if (perf->oversubscribed || ++polls % 16384 == 0) sched_yield();
 }
 
-LOOP(limits_bare_barrier, , meet(perf))
+LOOP(limits_bare_barrier, , barrier(perf))
 
-LOOP(limits_copy_from_lead, meet(perf), {
-    meet(perf);
+LOOP(limits_copy_from_lead, barrier(perf), {
+    barrier(perf);
     memcpy(talk_second_half(perf), lead(perf)->data, size);
 })
 
@@ -44,15 +44,15 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
 {
     size_t own = size / perf->ranks;
     for (uint64_t i = 0; i < n; i++) {
-        meet(perf);
+        barrier(perf);
         memcpy(talk_second_half(perf) + own, perf->beside[1].mapped->data + own, size - own);
         memcpy(talk_second_half(perf), perf->mine->data, own);
     }
-    meet(perf);
+    barrier(perf);
 }
 
 /* Wait until the neighbor has announced the step; its row can then be read. */
-static void take_row(struct perf *perf, unsigned side, uint64_t step)
+static void await_row(struct perf *perf, unsigned side, uint64_t step)
 {
     unsigned polls = 0;
     /* pairs with the release in limits_halo */
@@ -71,8 +71,8 @@ void limits_halo(struct perf *perf, size_t size, uint64_t n)
             atomic_store_explicit(&there->row[1 - side].seq, step, memory_order_release);
         }
         compute_for(perf->interval_ns);
-        take_row(perf, 0, step);
-        take_row(perf, 1, step);
+        await_row(perf, 0, step);
+        await_row(perf, 1, step);
     }
 }
 

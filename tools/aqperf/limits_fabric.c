@@ -191,12 +191,12 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
 }
 
 /* A rank that could not open the fabric has an empty card. */
-enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
+enum limit_id limits_connect_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
 {
     static const uint64_t empty[FABRIC_CARD_WORDS];
     char why[FABRIC_WHY];
     if (fabric == NULL || memcmp(card, empty, sizeof(empty)) == 0) return LIMIT_NONE;
-    if (!fabric->meet(card, why)) fail(perf, why);
+    if (!fabric->connect(card, why)) fail(perf, why);
     for (unsigned i = 0; i < RECEIVES; i++)
         post(perf, FABRIC_RECEIVE, memory.len);
     return fabric->first;

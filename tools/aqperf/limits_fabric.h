@@ -25,7 +25,7 @@ struct fabric {
      */
     size_t (*open)(unsigned rank, const struct fabric_memory *memory,
                    uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
-    bool (*meet)(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
+    bool (*connect)(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
     /* Returns false if there is no room now. A put is complete when it is visible. */
     bool (*post)(enum fabric_op op, size_t size);
     /* Returns 1 and the completed operation, 0 if there is none, or -1 and the reason. */

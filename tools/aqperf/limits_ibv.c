@@ -105,7 +105,7 @@ static size_t hca_open(unsigned rank, const struct fabric_memory *memory,
     return hca.port.max_msg_sz;
 }
 
-static bool hca_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
+static bool hca_connect(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
     uint64_t mtu = card[CARD_MTU] < hca.port.active_mtu ? card[CARD_MTU] : hca.port.active_mtu;
     int reads = hca.device.max_qp_rd_atom < READS ? hca.device.max_qp_rd_atom : READS;
@@ -190,7 +190,7 @@ static int hca_poll(enum fabric_op *completed, char why[FABRIC_WHY])
 const struct fabric fabric_ibv = {.transport = "ibv",
                                   .first = LIMIT_IBV,
                                   .open = hca_open,
-                                  .meet = hca_meet,
+                                  .connect = hca_connect,
                                   .post = hca_post,
                                   .poll = hca_poll,
                                   .close = hca_close};

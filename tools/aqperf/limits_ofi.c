@@ -107,7 +107,7 @@ static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
     return ofi.open.info->ep_attr->max_msg_size;
 }
 
-static bool ofi_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
+static bool ofi_connect(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
     ofi.key = card[NAME_WORDS];
     ofi.there = card[NAME_WORDS + 1];
@@ -193,7 +193,7 @@ static int ofi_poll(enum fabric_op *completed, char why[FABRIC_WHY])
 const struct fabric fabric_ofi = {.transport = "ofi",
                                   .first = LIMIT_OFI,
                                   .open = ofi_open,
-                                  .meet = ofi_meet,
+                                  .connect = ofi_connect,
                                   .post = ofi_post,
                                   .poll = ofi_poll,
                                   .close = ofi_close};

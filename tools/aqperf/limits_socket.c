@@ -213,7 +213,7 @@ static bool peer_answers(const struct perf *perf)
     return false;
 }
 
-bool limits_meet_socket(struct perf *perf, uint64_t place)
+bool limits_connect_socket(struct perf *perf, uint64_t place)
 {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)place),

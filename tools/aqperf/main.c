@@ -101,7 +101,7 @@ static size_t plan(struct perf *perf)
 static void set_up(struct perf *perf, size_t rows)
 {
     perf->api->attach(perf);
-    talk_meet(perf);
+    talk_exchange_addresses(perf);
     perf->api->barrier();
     if (perf->rank > 1) return;
     memset(perf->mine->data, 1, 2 * perf->max_size);

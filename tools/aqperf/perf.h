@@ -418,7 +418,7 @@ static inline uint64_t received_count(const uint64_t *count)
 /* talk.c: common to all APIs. Called by `start`: sets this rank and its peer. */
 void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
 /* Called after `attach`: exchange the addresses of all segments. */
-void talk_meet(struct perf *perf);
+void talk_exchange_addresses(struct perf *perf);
 /* Handle a command; returns the answer. */
 uint32_t talk_handle(enum command command, size_t size);
 /* Rank 1: wait for a command other than COMMAND_COUNT. */
@@ -453,11 +453,11 @@ int limits_cma(const struct perf *perf, bool write, void *here, void *there, siz
 loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
 /*
  * limits_socket.c: limits_open_socket opens a socket if it may be needed, and returns its address
- * (loopback network and port), or 0. limits_meet_socket returns whether it reaches the peer's
+ * (loopback network and port), or 0. limits_connect_socket returns whether it reaches the peer's
  * socket, which must be on this host.
  */
 uint64_t limits_open_socket(const struct perf *perf);
-bool limits_meet_socket(struct perf *perf, uint64_t place);
+bool limits_connect_socket(struct perf *perf, uint64_t place);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
 loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
 /* Whether the socket's buffer has room for the rows of a halo. */
@@ -465,7 +465,7 @@ bool limits_socket_takes(size_t size);
 /* limits_fabric.c: if a transport over a fabric reaches the peer, prepare the data for it. */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
 /* Returns the first of the fabric's limits, or LIMIT_NONE. */
-enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
+enum limit_id limits_connect_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
 /* Whether the fabric can transfer this size. */
 bool limits_fabric_takes(size_t size);
 /*

@@ -18,16 +18,16 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
 }
 
 /* Determine the connection of the pair, if the ranks share no memory. */
-static enum limit_id meet_plain(struct perf *perf)
+static enum limit_id connect_plain(struct perf *perf)
 {
     struct shared *there = perf->peer_addr;
     uint64_t card[FABRIC_CARD_WORDS];
     for (unsigned i = 0; i < FABRIC_CARD_WORDS; i++)
         card[i] = perf->api->get_word(perf->peer, &there->card[i]);
-    enum limit_id first = limits_meet_fabric(perf, card);
+    enum limit_id first = limits_connect_fabric(perf, card);
     if (first != LIMIT_NONE) return first;
-    bool met = limits_meet_socket(perf, perf->api->get_word(perf->peer, &there->socket));
-    return met ? LIMIT_SOCKET : LIMIT_NONE;
+    bool connected = limits_connect_socket(perf, perf->api->get_word(perf->peer, &there->socket));
+    return connected ? LIMIT_SOCKET : LIMIT_NONE;
 }
 
 /* Notify the other rank of the pair whether this one can access its memory, and get its answer. */
@@ -43,10 +43,10 @@ static void introduce(struct perf *perf)
     perf->peer_pid = perf->api->get_word(perf->peer, &there->pid);
     perf->both_map =
         perf->api->get_word(perf->peer, &there->maps_peer) != 0 && perf->theirs != NULL;
-    if (!perf->both_map) perf->plain = meet_plain(perf);
+    if (!perf->both_map) perf->plain = connect_plain(perf);
 }
 
-void talk_meet(struct perf *perf)
+void talk_exchange_addresses(struct perf *perf)
 {
     perf->lead_addr = perf->rank == 0 ? perf->mine : perf->api->segment(0, NULL);
     perf->peer_addr = perf->api->segment(perf->peer, &perf->theirs);
