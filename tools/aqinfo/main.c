@@ -59,8 +59,8 @@ static const char head[] =
 
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if a setting has an invalid value, a transport that is named does not work\n"
-    "here, no packet reaches a host, or the provider is missing; 2 for incorrect usage.\n";
+    "Exit code: 0; 1 if a setting has an invalid value, a named transport does not work here, no\n"
+    "packet reaches a host, or the provider is missing; 2 for incorrect usage.\n";
 
 /* Whether one of `names` is in the comma-separated list `known`. */
 static int is_named(char *const *names, const char *known)

@@ -130,7 +130,7 @@ static const struct command_row option_rows[] = {
      "how to start the processes: fork (all on this machine), ssh, or by a process manager: pmix, "
      "pmi2, pmi or mpi (sets AQ_SPAWNER)",
      .variable = "AQ_SPAWNER"},
-    {0, "ssh-command", "WORDS", "the command by which other hosts are reached (sets AQ_SSH_CMD)",
+    {0, "ssh-command", "WORDS", "the command that reaches other hosts (sets AQ_SSH_CMD)",
      .variable = "AQ_SSH_CMD"},
     {0, "ssh-options", "WORDS", "options for that command (sets AQ_SSH_OPTIONS)",
      .variable = "AQ_SSH_OPTIONS"},
@@ -151,15 +151,15 @@ static const struct command_row option_rows[] = {
      .variable = "AQ_BIND"},
     {'p', "prefix", NULL, "prefix each line of output with the rank of its process: [3] text",
      .flag = &job.options.prefix},
-    {0, "output", "FOLDER",
-     "write the output of rank 3 to FOLDER/3.out and FOLDER/3.err on this host, wherever the rank "
-     "runs; or a file name with %r for the rank, %s for out or err, %j for the name of the job",
+    {0, "output", "DIR",
+     "write the output of rank 3 to DIR/3.out and DIR/3.err on this host, wherever the rank runs; "
+     "or a file name with %r for the rank, %s for out or err, %j for the name of the job",
      .take = option_output},
     {'v', "verbose", NULL, "report progress on standard error", .flag = &job.options.verbose},
     {'t', "test", NULL,
      "dry run: print the commands that would be run, one line per process, and run nothing",
      .flag = &job.options.test_only},
-    {'k', "keep", NULL, "keep temporary files; has no effect, since aqrun creates none",
+    {'k', "keep", NULL, "keep temporary files (accepted for compatibility: aqrun creates none)",
      .take = NULL},
     {0, "survive", NULL,
      "continue when a process dies, and notify the others (sets AQ_SURVIVE=yes)",
@@ -176,7 +176,7 @@ static const struct command_row option_rows[] = {
 static const char options_head[] =
     "usage: aqrun [OPTION...] PROGRAM [ARGUMENT...]\n"
     "\n"
-    "Start the processes of a job, on this machine or on several hosts, and end them together.\n"
+    "Starts the processes of a job, on this machine or on several hosts, and ends them together.\n"
     "\n";
 
 static const char options_tail[] =
