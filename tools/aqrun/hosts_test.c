@@ -1,4 +1,4 @@
-/* Hosts from lists, files and batch systems, and malformed ones. */
+/* Tests hosts.c, hostfile.c and batch.c: lists, files, batch systems, and malformed ones. */
 #include "hosts.h"
 
 #include "base/capture_test.h"

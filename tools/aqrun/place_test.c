@@ -1,4 +1,4 @@
-/* Which ranks run on which host, for many lists of hosts. */
+/* Tests place.c: which ranks run on which host, for many lists of hosts. */
 #include "place.h"
 
 #include "base/capture_test.h"

@@ -1,4 +1,4 @@
-/* Sessions with a script in place of ssh: normal operation and all errors. */
+/* Tests session.c with a script in place of ssh: normal operation and all errors. */
 #include "session.h"
 
 #include "base/capture_test.h"

@@ -1,4 +1,4 @@
-/* The command for another host: its words, and that every shell there finds the program. */
+/* Tests ssh.c: the words of the command, and that every shell of a host finds the program. */
 #include "ssh.h"
 
 #include "base/capture_test.h"

@@ -1,4 +1,4 @@
-/* Tickets: encoded and decoded, truncated anywhere, of other versions, and malformed. */
+/* Tests ticket.c: tickets of this and other versions, truncated anywhere, and malformed. */
 #include "ticket.h"
 
 #include "base/capture_test.h"
