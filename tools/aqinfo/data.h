@@ -15,7 +15,6 @@ struct data {
     size_t problem_count;
 };
 
-/* The sections of the output. */
 #define SHOW_TRANSPORTS 1u
 #define SHOW_LIMITS     2u
 #define SHOW_SETTINGS   4u

@@ -60,7 +60,6 @@ static void on_steal(aq_am *am)
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* Handler of messages that are only counted. */
 static void on_counted(aq_am *am)
 {
     received_add(am->context);

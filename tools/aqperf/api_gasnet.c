@@ -353,7 +353,6 @@ static const gex_Memvec_t *vecs(const struct pieces *pieces)
     return (const gex_Memvec_t *)(const void *)pieces->vecs; /* same layout */
 }
 
-/* A scattered transfer. */
 #define SCATTER(name, category, here_, ...)                                                        \
     LOOP(api_gasnet_##name, gex_NBI_Wait(category, 0), {                                           \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \

@@ -116,7 +116,6 @@ static void check_progress_thread(const char *text)
         command_error("--progress-thread %s: give yes or no", text);
 }
 
-/* Append a name to a list of choices. */
 static void list_name(char known[static 200], const char *name)
 {
     size_t used = strlen(known);

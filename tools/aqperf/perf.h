@@ -193,7 +193,6 @@ struct pattern {
 enum { PATTERN_COUNT = 74 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
-/* A row of the table. */
 struct row {
     const struct pattern *pattern;
     size_t size;
@@ -401,7 +400,6 @@ void *perf_memory(struct perf *perf, size_t count, size_t size);
 /* compute.c: use the CPU for this long. */
 void compute_for(double ns);
 
-/* Increment a counter of handlers. */
 static inline void received_add(uint64_t *count)
 {
     if (received.concurrent)

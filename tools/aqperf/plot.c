@@ -26,7 +26,6 @@ static const char *const titles[UNIT_COUNT] = {[UNIT_NS] = "Latency: less is bet
                                                [UNIT_RATE] = "Message rate: more is better",
                                                [UNIT_BANDWIDTH] = "Bandwidth: more is better"};
 
-/* One panel: its results and axes. */
 struct panel {
     FILE *out;
     const struct perf *perf;

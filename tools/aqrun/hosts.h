@@ -27,7 +27,6 @@ struct hosts {
     uint32_t index_size;
 };
 
-/* The format of lines in a file. */
 enum hosts_format {
     HOSTS_PLAIN,      /* NAME, NAME slots=N, NAME:N, NAME*N, NAME N */
     HOSTS_GRID_ENGINE /* NAME N QUEUE PROCESSORS */
@@ -44,7 +43,6 @@ bool hosts_add_list(struct hosts *hosts, const char *source, const char *text);
 /* Add the hosts of the file at `path`; `source` is the variable or option that specified it. */
 bool hosts_add_file(struct hosts *hosts, const char *source, const char *path,
                     enum hosts_format format);
-/* Add the hosts in these bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
                      enum hosts_format format);
 /*

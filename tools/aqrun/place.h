@@ -4,7 +4,6 @@
 
 #include "hosts.h"
 
-/* The requested placement. */
 struct place_request {
     uint32_t ranks;     /* 0: the number of slots, or without slots one per host */
     uint32_t hosts;     /* 0: as many as necessary */

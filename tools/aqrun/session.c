@@ -25,7 +25,6 @@
 
 enum session_state { SESSION_QUEUED, SESSION_STARTED, SESSION_ANSWERED };
 
-/* One of the two output streams of a session. */
 struct session_stream {
     struct aqi_source source;
     struct session *session;

@@ -22,7 +22,6 @@
 
 static char top[64], ssh_path[96], agent_path[96], ticket_path[96];
 
-/* Records of the hooks. */
 static struct {
     char lines[65536];
     char why[HOSTS][SESSION_TEXT];
@@ -177,7 +176,6 @@ static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
     return sessions;
 }
 
-/* Run until this many have ended. */
 static void run_until(struct sessions *sessions, uint32_t ended)
 {
     uint64_t limit = aqi_now_ns() + PATIENCE;

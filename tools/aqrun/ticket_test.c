@@ -209,7 +209,6 @@ static void invalid_fields(void **state)
     refused(&t, "tree");
     t.tree = strange;
     refused(&t, "tree");
-    /* The second host of the tree. */
     static const struct ticket_host second[][2] = {{{2, 8, 4, "n2"}, {7, 20, 1, "n7"}},
                                                    {{2, 8, 4, "n2"}, {5, 20, 0, "n5"}},
                                                    {{2, 8, 4, "n2"}, {5, 20, 1, ""}},

@@ -15,7 +15,6 @@ void tree_open(const struct ticket *plan);
 void tree_start_all(void);
 /* The name of an agent's host; "the launcher's" for the root. */
 const char *tree_name(uint32_t number);
-/* An agent has attached here. */
 void tree_attached(void *arg, uint32_t number);
 /* The addresses of an agent up the tree, or NULL. */
 const char *tree_addresses_of(void *arg, uint32_t number);
