@@ -14,14 +14,14 @@ static void test_bad_command_lines(void **state)
         const char *args[4];
         const char *text;
     } cases[] = {
-        {{"-n", "0", "true"}, "invalid -n 0: give the number of processes, 1 to 65536"},
-        {{"-n", "100000", "true"}, "invalid -n 100000: give the number of processes, 1 to"},
-        {{"-n", "65537", "true"}, "1 to 65536"},
-        {{"-n", "x", "true"}, "invalid -n x"},
-        {{"-n", "-1", "true"}, "invalid -n -1"},
-        {{"-n", "2x", "true"}, "invalid -n 2x"},
-        {{"-n", "", "true"}, "invalid -n :"},
-        {{"-n", "99999999999999999999", "true"}, "1 to 65536"},
+        {{"-n", "0", "true"}, "--ranks 0: give a number from 1 to 65536"},
+        {{"-n", "100000", "true"}, "--ranks 100000: give a number from 1 to 65536"},
+        {{"-n", "65537", "true"}, "from 1 to 65536"},
+        {{"-n", "x", "true"}, "--ranks x: give"},
+        {{"-n", "-1", "true"}, "--ranks -1: give"},
+        {{"-n", "2x", "true"}, "--ranks 2x: give"},
+        {{"-n", "", "true"}, "--ranks : give"},
+        {{"-n", "99999999999999999999", "true"}, "from 1 to 65536"},
         {{"-n"}, "-n needs an argument"},
         {{"-n", "2"}, "no program given"},
         {{"--prefx", "true"}, "did you mean --prefix?"},

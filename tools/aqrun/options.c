@@ -10,27 +10,6 @@
 #include <stdlib.h>
 #include <sys/personality.h>
 
-static uint32_t option_count(const char *option, const char *value, const char *what)
-{
-    const struct aqi_setting row = {
-        .name = option, .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
-    uint64_t count;
-    if (!aqi_setting_read(&row, value, &count))
-        command_error("invalid %s %.40s: give the number of %s, 1 to %u", option, value, what,
-                      AQI_MAX_RANKS);
-    return (uint32_t)count;
-}
-
-static void option_ranks(const char *value)
-{
-    job.options.ranks = option_count("-n", value, "processes");
-}
-
-static void option_hosts_wanted(const char *value)
-{
-    job.options.hosts_wanted = option_count("-N", value, "hosts");
-}
-
 static void option_output(const char *value)
 {
     char why[FILES_WHY];
@@ -117,10 +96,10 @@ static const struct command_row option_rows[] = {
     {'n', "ranks", "N",
      "start N processes, 1 to 65536 (default: one per slot, or one per host if there are no slots; "
      "1 without hosts)",
-     .take = option_ranks},
+     .number = &job.options.ranks, .min = 1, .max = AQI_MAX_RANKS},
     {'N', "nodes", "HOSTS",
      "use this many hosts, and spread the processes evenly over them, within their slots",
-     .take = option_hosts_wanted},
+     .number = &job.options.hosts_wanted, .min = 1, .max = AQI_MAX_RANKS},
     {0, "hosts", "LIST", "comma-separated hosts, such as n1,n2*4,n3:2,n[04-16]*8",
      .text = &job.options.hosts},
     {0, "hostfile", "FILE", "a file that lists the hosts", .text = &job.options.hostfile},
