@@ -55,31 +55,26 @@ static void card_free(struct ibv_device **list)
 
 static const char *card_name(struct ibv_device *device)
 {
-    (void)device;
     return "card0";
 }
 
 static struct ibv_context *card_open(struct ibv_device *device)
 {
-    (void)device;
     return &card.context;
 }
 
 static int card_close(struct ibv_context *context)
 {
-    (void)context;
     return 0;
 }
 
 static int card_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-    (void)context, (void)attr;
     return 0;
 }
 
 static int card_port(struct ibv_context *context, uint8_t number, struct ibv_port_attr *attr)
 {
-    (void)context, (void)number;
     *attr = (struct ibv_port_attr){.link_layer = IBV_LINK_LAYER_ETHERNET,
                                    .active_mtu = IBV_MTU_1024,
                                    .gid_tbl_len = GIDS,
@@ -91,7 +86,6 @@ static int card_port(struct ibv_context *context, uint8_t number, struct ibv_por
 static int card_gid(struct ibv_context *context, uint8_t number, int index, union ibv_gid *gid)
 {
     static const uint8_t first[16] = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1};
-    (void)context, (void)number;
     if (index >= GIDS) return -1;
     memset(gid->raw, 0, sizeof(gid->raw));
     if (index == 0) memcpy(gid->raw, first, sizeof(first));
@@ -100,19 +94,16 @@ static int card_gid(struct ibv_context *context, uint8_t number, int index, unio
 
 static struct ibv_pd *card_pd(struct ibv_context *context)
 {
-    (void)context;
     return &card.pd;
 }
 
 static int card_pd_end(struct ibv_pd *pd)
 {
-    (void)pd;
     return 0;
 }
 
 static struct ibv_comp_channel *card_channel(struct ibv_context *context)
 {
-    (void)context;
     return &card.channel;
 }
 
@@ -120,54 +111,46 @@ static struct ibv_cq *card_cq(struct ibv_context *context, int entries, void *us
                               struct ibv_comp_channel *channel, int vector)
 {
     static struct ibv_cq cq;
-    (void)context, (void)entries, (void)user, (void)channel, (void)vector;
     errno = ENOMEM;
     return card.gives_cq ? &cq : NULL;
 }
 
 static struct ibv_srq *card_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-    (void)pd, (void)attr;
     errno = ENOMEM;
     return NULL;
 }
 
 static struct ibv_qp *card_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    (void)pd, (void)attr;
     errno = ENOMEM;
     return NULL;
 }
 
 static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)qp, (void)attr, (void)mask;
     return ENETUNREACH;
 }
 
 static struct ibv_ah *card_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-    (void)pd, (void)attr;
     errno = EHOSTUNREACH;
     return NULL;
 }
 
 static struct ibv_mr *card_register(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-    (void)pd, (void)addr, (void)len, (void)access;
     errno = ENOMEM;
     return NULL;
 }
 
 static int card_destroy(struct ibv_qp *qp)
 {
-    (void)qp;
     return 0;
 }
 
 static const char *card_status(enum ibv_wc_status status)
 {
-    (void)status;
     return "a status";
 }
 
@@ -197,7 +180,6 @@ static void place_infiniband(struct hca_place *place, uint8_t subnet, uint16_t l
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(&card, 0, sizeof(card));
     memset(&hca, 0, sizeof(hca));
     memset(&peer, 0, sizeof(peer));
@@ -257,7 +239,6 @@ static void says_limit(const char *text, const char *what)
 static void how_much_may_be_locked(void **unused)
 {
     static char memory[8192];
-    (void)unused;
     assert_null(hca_rail_register(&hca.rail[0], memory, sizeof(memory), 0));
     says_limit(aq_error_message(), "register 8192 bytes");
     assert_int_equal(hca_rail_queues(&hca.rail[0], 10, 77), AQ_ESYS);
@@ -275,7 +256,6 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
     static char memory[8192];
     struct aqi_mem *mem;
     struct capture capture;
-    (void)unused;
     capture_start(&capture);
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
     const char *text = capture_end(&capture);
@@ -286,7 +266,6 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
 /* A limit that is not the cause does not hide the system's reason. */
 static void other_reasons(void **unused)
 {
-    (void)unused;
     assert_string_equal(hca_advice_memory(EFAULT).text, strerror(EFAULT));
 }
 
@@ -331,7 +310,6 @@ static void root_no_more(void)
 
 static void which_module_or_package_is_missing(void **unused)
 {
-    (void)unused;
     folder_make(root);
     says(hca_advice_no_port(root).text, "load the adapter's module (such as mlx5_ib)");
     says(hca_advice_no_port(root).text, "rdma_rxe");
@@ -355,7 +333,6 @@ static void which_module_or_package_is_missing(void **unused)
 
 static void which_ports_there_are(void **unused)
 {
-    (void)unused;
     card.devices = 1;
     hca_config.ports = "mlx9_9";
     says(hca_advice_no_port("").text, "AQ_IBV_PORTS=\"mlx9_9\" matches no port");
@@ -365,7 +342,6 @@ static void which_ports_there_are(void **unused)
 /* Run in a process that finds no library at all. */
 static void which_library_is_missing(void **unused)
 {
-    (void)unused;
     char nothing[64];
     folder_make(nothing);
     pid_t child = fork();
@@ -406,7 +382,6 @@ static void mistaken_settings(void **unused)
          "but no more than 1024, the MTU of card0:1"},
         {"auto", 0, 2, AQ_ESETTING, "AQ_IBV_PKEY=2", "below 2, the number of partition keys"},
     };
-    (void)unused;
     card.devices = 1;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct hca_rail rail;
@@ -426,7 +401,6 @@ static void from_where_there_is_no_way_to_where(void **unused)
 {
     struct hca_rail *rail = &hca.rail[0];
     struct hca_place to;
-    (void)unused;
     place_ipv4(&to, 1, 2);
     says(hca_advice_path(rail, &to).text, "from card0:1 (10.0.0.1) to 10.1.0.2: ");
     says(hca_advice_path(rail, &to).text, "different networks, choose ports of one with "
@@ -462,7 +436,6 @@ static void has_no_way(int err)
 
 static void a_peer_to_which_there_is_no_route(void **unused)
 {
-    (void)unused;
     struct capture capture;
     peer.state = HCA_CALLING;
     hca.greeter.calling = &peer;
@@ -475,7 +448,6 @@ static void a_peer_to_which_there_is_no_route(void **unused)
 /* The second one may have a route. */
 static void a_peer_to_which_no_rail_has_a_route(void **unused)
 {
-    (void)unused;
     struct capture capture;
     hca.rails = peer.addr.rails = 2;
     hca.rail[1] = hca.rail[0];
@@ -493,7 +465,6 @@ static void a_peer_to_which_no_rail_has_a_route(void **unused)
 
 static void a_queue_pair_that_cannot_be_connected(void **unused)
 {
-    (void)unused;
     struct capture capture;
     peer.state = HCA_CALLING;
     peer.used = 1;
@@ -506,7 +477,6 @@ static void a_queue_pair_that_cannot_be_connected(void **unused)
 
 static void a_peer_that_does_not_answer(void **unused)
 {
-    (void)unused;
     struct capture capture;
     peer.state = HCA_CALLING;
     hca.greeter.calling = &peer;
@@ -526,7 +496,6 @@ static aq_status infiniband_address(void *arg, const struct aqi_tp *tp, uint32_t
                                     size_t *len)
 {
     struct hca_addr place;
-    (void)arg, (void)tp, (void)id;
     memset(&place, 0, sizeof(place));
     memcpy(place.magic, hca_magic, sizeof(place.magic));
     place.rails = 1;
@@ -540,7 +509,6 @@ static void a_peer_on_another_kind_of_network(void **unused)
 {
     struct aqi_peer *found;
     struct capture capture;
-    (void)unused;
     hca.rdma.tp.hooks.lookup = infiniband_address;
     capture_start(&capture);
     assert_int_equal(aqi_ibv_transport.connect(&hca.rdma.tp, 1, 0, &found), AQ_ENOTSUP);
@@ -555,7 +523,6 @@ static void a_network_that_carries_less_than_its_ports(void **unused)
     static struct aqi_rdma_buf buf = {.len = LONG_ONE};
     struct capture capture;
     const struct ibv_wc wc = {.wr_id = hca_wr_of_send(1, 0, 0), .status = IBV_WC_RETRY_EXC_ERR};
-    (void)unused;
     for (unsigned round = 0; round < 3; round++) {
         struct hca_sent sent = {.piece.buf = &buf};
         peer.link[0] = (struct hca_link){.qp = &card.qp, .sent = &sent, .head = 1};

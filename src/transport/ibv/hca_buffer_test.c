@@ -9,20 +9,17 @@ static uint32_t arrived;
 
 static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
 {
-    (void)arg, (void)source, (void)am;
     arrived++;
 }
 
 static struct ibv_mr *card_refuses(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-    (void)pd, (void)addr, (void)len, (void)access;
     errno = ENOMEM;
     return NULL;
 }
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(ends, 0, sizeof(ends));
     hca_config.ring_peers = 0;
     arrived = 0;
@@ -38,7 +35,6 @@ static int open_all(void **unused)
 
 static int close_all(void **unused)
 {
-    (void)unused;
     world_close();
     return 0;
 }
@@ -68,7 +64,6 @@ static void pass_on(void)
 /* The buffers of unsignaled messages come back, too. */
 static void who_is_short_waits_for_those_in_use(void **unused)
 {
-    (void)unused;
     uint32_t sent = 0;
     for (unsigned i = 0; i < MANY; i++) {
         aq_status st = request(0, 1);
@@ -87,7 +82,6 @@ static void who_is_short_waits_for_those_in_use(void **unused)
 
 static void where_nothing_comes_back_the_peer_fails(void **unused)
 {
-    (void)unused;
     struct hca_peer *peer = hca_peer_at(ends[0].hca, 1);
     take_all(ends[0].hca);
     assert_int_equal(request(0, 1), AQ_EPEER);
@@ -98,7 +92,6 @@ static void where_nothing_comes_back_the_peer_fails(void **unused)
 /* There is a buffer to send from. */
 static void without_one_for_the_reply_the_peer_fails(void **unused)
 {
-    (void)unused;
     struct hca_tp *hca = ends[0].hca;
     struct aqi_rdma_buf *last = aqi_rdma_get(&hca->rdma);
     take_all(hca);
@@ -111,7 +104,6 @@ static void without_one_for_the_reply_the_peer_fails(void **unused)
 
 static void a_peer_without_buffers_is_not_connected(void **unused)
 {
-    (void)unused;
     struct hca_tp *hca = ends[0].hca;
     take_all(hca);
     hca_peer_at(hca, 1)->posted = 0;

@@ -39,24 +39,20 @@ static int card_event(struct ibv_context *context, struct ibv_async_event *event
 
 static void card_ack(struct ibv_async_event *event)
 {
-    (void)event;
 }
 
 static const char *card_event_text(enum ibv_event_type type)
 {
-    (void)type;
     return "an event";
 }
 
 static const char *card_name(struct ibv_device *device)
 {
-    (void)device;
     return "no_such_adapter";
 }
 
 static int card_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
-    (void)context, (void)port;
     memset(attr, 0, sizeof(*attr));
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
     attr->active_mtu = IBV_MTU_1024;
@@ -66,7 +62,6 @@ static int card_port(struct ibv_context *context, uint8_t port, struct ibv_port_
 
 static int card_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
 {
-    (void)port;
     memcpy(gid->raw, card.gid[context - card.context][index], sizeof(gid->raw));
     return 0;
 }
@@ -97,7 +92,6 @@ static void agree(void)
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(&card, 0, sizeof(card));
     memset(&hca, 0, sizeof(hca));
     memset(&peer, 0, sizeof(peer));
@@ -146,7 +140,6 @@ static void lose(unsigned rail)
 
 static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
 {
-    (void)unused;
     lose(0);
     assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
     tell(0, IBV_EVENT_PORT_ACTIVE, 1);
@@ -162,7 +155,6 @@ static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
 
 static void one_that_flaps_is_not(void **unused)
 {
-    (void)unused;
     lose(1);
     tell(1, IBV_EVENT_PORT_ACTIVE, 2);
     look(0);
@@ -175,7 +167,6 @@ static void one_that_flaps_is_not(void **unused)
 
 static void events_of_the_adapters_other_port_are_nothing_to_us(void **unused)
 {
-    (void)unused;
     tell(0, IBV_EVENT_PORT_ERR, 2);
     look(0);
     assert_false(peer.broken || hca.rail[0].down);
@@ -192,7 +183,6 @@ static const char *said_of(unsigned rail, enum ibv_event_type type, int port)
 
 static void it_is_said_what_becomes_of_the_job(void **unused)
 {
-    (void)unused;
     snprintf(hca.rail[0].name, sizeof(hca.rail[0].name), "card:1");
     assert_string_equal(said_of(0, IBV_EVENT_PORT_ERR, 2), "");
     assert_non_null(
@@ -205,7 +195,6 @@ static void it_is_said_what_becomes_of_the_job(void **unused)
 /* Meanwhile there is only a link-local address, by which no peer is reachable. */
 static void an_address_that_is_gone_is_waited_for(void **unused)
 {
-    (void)unused;
     lose(0);
     memset(card.gid[0][1], 0, 16);
     tell(0, IBV_EVENT_PORT_ACTIVE, 1);
@@ -224,7 +213,6 @@ static void an_address_that_is_gone_is_waited_for(void **unused)
  * peers. */
 static void only_another_address_makes_connections_anew(void **unused)
 {
-    (void)unused;
     memset(card.gid[1][1], 0, 16);
     give_address(1, 3, 2);
     tell(1, IBV_EVENT_GID_CHANGE, 2);
@@ -246,7 +234,6 @@ static void only_another_address_makes_connections_anew(void **unused)
  */
 static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 {
-    (void)unused;
     tell(0, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
     assert_true(peer.broken);
@@ -264,7 +251,6 @@ static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 
 static void without_another_its_peers_are_lost(void **unused)
 {
-    (void)unused;
     tell(1, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
     agree();
@@ -278,7 +264,6 @@ static void without_another_its_peers_are_lost(void **unused)
 /* Its pending greetings no longer take up room, and later calls fail at once. */
 static void what_it_was_to_greet_is_forgotten(void **unused)
 {
-    (void)unused;
     hca.greeter.out = 5;
     hca.greeter.out_by[0] = 3;
     hca.greeter.out_by[1] = 2;
@@ -304,7 +289,6 @@ static unsigned greeter_states, greeter_receives;
 
 static int greeter_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)mask;
     assert_ptr_equal(qp, hca.greeter.qp[1]);
     assert_int_equal(attr->qp_state, greeter_states++);
     return 0;
@@ -312,21 +296,18 @@ static int greeter_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 static int greeter_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-    (void)qp, (void)bad;
     assert_int_equal(wr->wr_id >> 8, HCA_GREETINGS + greeter_receives++);
     return 0;
 }
 
 static const char *greeter_status(enum ibv_wc_status status)
 {
-    (void)status;
     return "no route";
 }
 
 /* Its queue pair keeps its number, which peers know; flushed requests are not counted again. */
 static void who_could_not_greet_can_again(void **unused)
 {
-    (void)unused;
     static unsigned char memory[1];
     struct ibv_qp qp = {.context = &card.context[1]};
     struct ibv_mr mr = {.lkey = 1};

@@ -4,7 +4,6 @@
 /* The first greeting is lost; the second one, over the other rail, connects both. */
 static void two_meet_over_both_rails(void **unused)
 {
-    (void)unused;
     call(0);
     say_next(0);
     assert_int_equal(said, 2);
@@ -100,7 +99,6 @@ static void greetings_take_turns(void **unused)
 /* A peer is lost only if there is no route to it over any rail. */
 static void who_has_no_way_is_lost(void **unused)
 {
-    (void)unused;
     blocked[1] = true;
     other(0)->failed = 1; /* so that the first is not tried */
     call(0);
@@ -135,7 +133,6 @@ static void what_an_adapter_did_not_send_makes_room(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
     uint32_t posted = buffers[0][0].head, posted_second = buffers[0][1].head;
-    (void)unused;
     call(0);
     for (unsigned i = 0; i < 2 * HCA_GREETINGS_OUT; i++)
         say_next(0);
@@ -160,7 +157,6 @@ static void a_rail_that_fails_to_receive_is_prepared_again(void **unused)
 {
     uint32_t posted = buffers[1][1].head;
     struct ibv_wc wc = {.status = IBV_WC_LOC_QP_OP_ERR, .wr_id = buffers[1][1].wr_id[0]};
-    (void)unused;
     hca_greet_received(ends[1].hca, 1, &wc);
     wc.status = IBV_WC_WR_FLUSH_ERR;
     hca_greet_received(ends[1].hca, 1, &wc);
@@ -176,7 +172,6 @@ static void a_rail_that_fails_to_receive_is_prepared_again(void **unused)
 static void who_does_not_answer_is_reported(void **unused)
 {
     struct capture told;
-    (void)unused;
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
     for (unsigned down = 0; down < 4; down++) {
         if (down != 0) close_all(unused), open_two_rails(unused);
@@ -208,7 +203,6 @@ static void who_does_not_answer_is_reported(void **unused)
 static void all_rails_are_followed(void **unused)
 {
     struct hca_peer *peer = other(1);
-    (void)unused;
     call(0);
     exchange();
     for (unsigned r = 0; r < RAILS; r++) {
@@ -226,7 +220,6 @@ static void all_rails_are_followed(void **unused)
 /* A greeting over a rail that its sender does not have. */
 static void only_rails_of_both_count(void **unused)
 {
-    (void)unused;
     addresses[0].rails = 1;
     call(0);
     struct letter letter = letters[0];
@@ -242,7 +235,6 @@ static void only_rails_of_both_count(void **unused)
 /* A rail that has failed for one of them is used by neither until they meet again. */
 static void who_meets_agrees_on_rails(void **unused)
 {
-    (void)unused;
     other(0)->failed = 1;
     call(0);
     exchange();
@@ -261,7 +253,6 @@ static void who_meets_agrees_on_rails(void **unused)
  */
 static void half_connected_is_not_up(void **unused)
 {
-    (void)unused;
     call(0);
     unconnectable[1] = true;
     struct letter letter = forged(AT_FLAGS, 1, 1);

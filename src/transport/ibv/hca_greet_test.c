@@ -3,7 +3,6 @@
 
 static void two_meet(void **unused)
 {
-    (void)unused;
     for (uint32_t i = 0; i < HCA_GREETINGS - 3; i++) /* and so on to the last buffer */
         assert_false(hears(1, "", 0, HCA_GRH));
     call(0);
@@ -29,7 +28,6 @@ static void two_meet(void **unused)
 
 static void both_call(void **unused)
 {
-    (void)unused;
     call(0);
     call(1);
     exchange();
@@ -39,7 +37,6 @@ static void both_call(void **unused)
 /* It has received a greeting, but does not know that the other has. */
 static void who_is_not_known_is_not_up(void **unused)
 {
-    (void)unused;
     call(0);
     assert_true(hears_letter(1, &letters[0]));
     assert_true(other(1)->connected);
@@ -55,7 +52,6 @@ static void who_is_not_known_is_not_up(void **unused)
  * ignored. */
 static void who_moves_is_followed(void **unused)
 {
-    (void)unused;
     struct hca_peer *peer = other(1);
     call(0);
     exchange();
@@ -96,7 +92,6 @@ static void who_moves_is_followed(void **unused)
 /* All rails have failed for one side or the other: the available ones are tried again. */
 static void the_failed_are_used_if_there_is_no_other(void **unused)
 {
-    (void)unused;
     call(0);
     struct letter letter = forged(AT_FAILED, 0xff, 1);
     assert_true(hears_letter(1, &letter));
@@ -110,7 +105,6 @@ static void the_unknown_are_not_answered(void **unused)
 {
     struct aqi_rdma_peer **peers = ends[1].hca->rdma.peers, *peer = peers[2];
     struct hca_addr at = addresses[0];
-    (void)unused;
     call(0);
     struct letter letter = forged(AT_FROM, 2, 4);
     peers[2] = NULL;
@@ -140,7 +134,6 @@ static void what_is_no_greeting_is_dropped(void **unused)
                {AT_TO, 0, 4},
                {AT_TO, 2, 4},
                {AT_TO, 1ull << 31, 4}};
-    (void)unused;
     call(0);
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
         struct letter letter = forged(bad[i].at, bad[i].value, bad[i].size);
@@ -188,7 +181,6 @@ static void who_differs_is_lost(void **unused)
 /* Greetings from a process that is not the known one of the rank, or for one that is not this. */
 static void other_processes_are_not_heard(void **unused)
 {
-    (void)unused;
     call(0);
     struct letter letter = forged(AT_TO_EPOCH, ends[1].hca->greeter.epoch + 2, 8);
     assert_true(hears_letter(1, &letter));
@@ -208,7 +200,6 @@ static void other_processes_are_not_heard(void **unused)
 /* A greeting for a later connection begins it; one for an earlier connection is ignored. */
 static void only_a_later_connection_replaces_one(void **unused)
 {
-    (void)unused;
     call(0);
     exchange();
     struct hca_peer *peer = other(1);
@@ -263,7 +254,6 @@ static void addresses_are_checked(void **unused)
                 {HCA_RAILS, sizeof(struct hca_addr) + 1, AQ_EPROTO},
                 {1, 0, AQ_ENOTSUP}};
     struct hca_peer *peer = other(0);
-    (void)unused;
     found = &at;
     for (size_t i = 0; i < AQI_COUNT_OF(rows) + 1; i++) {
         bool wrong = i == AQI_COUNT_OF(rows); /* it is not one of our addresses */
@@ -285,7 +275,6 @@ static void addresses_are_checked(void **unused)
 static void pauses_grow(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
-    (void)unused;
     call(0);
     for (uint64_t pause = PAUSE; said < 12;) {
         unsigned before = said;
@@ -314,7 +303,6 @@ static void pauses_grow(void **unused)
 /* The first greeting is sent at once, however early it is; the second one waits. */
 static void the_first_greeting_is_at_once(void **unused)
 {
-    (void)unused;
     ends[0].hca->rdma.now = 2;
     call(0);
     assert_int_equal(said, 1);

@@ -256,7 +256,6 @@ static void all_arrives(void **unused)
                 {"160K", 256, true, true, true},
                 {"32K", 0, true, true, false},
                 {"16K", 3072, false, true, false}};
-    (void)unused;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         uint64_t hits = aqi_counter_sum(AQI_CTR_REG_FAR_HIT),
                  rides = aqi_counter_sum(AQI_CTR_REG_RIDES);
@@ -306,7 +305,6 @@ static void poll_at(unsigned self)
 
 static void nothing_leaves_behind_the_fence(void **unused)
 {
-    (void)unused;
     open_with("32M", 0);
     hold(true, PLOT);
     settle();
@@ -347,7 +345,6 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
 {
     static const unsigned char large[512];
     const struct aqi_am am = {.kind = AQI_AM_MEDIUM, .nbytes = sizeof(large), .payload = large};
-    (void)unused;
     hca_config.ring_peers = hca_config.ring_cycle = 1;
     hca_config.ring_depth = 4;
     hca_config.ring_limit = 256;
@@ -381,7 +378,6 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
 /* A peer that does not poll gets only this many requests, and waits for it end when it is gone. */
 static void who_is_gone_keeps_nobody_waiting(void **unused)
 {
-    (void)unused;
     open_with("32M", 0);
     for (unsigned s = 0; s < SLOTS; s++) {
         places[1].slot[0][s].get = s % 2 != 0;
@@ -412,7 +408,6 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
  */
 static void what_is_refused_is_done_by_messages(void **unused)
 {
-    (void)unused;
     open_with("32M", 0);
     hca_config.sends = 1; /* so half of the long ones are not posted */
     hca_config.piece = PAGE;
@@ -446,7 +441,6 @@ static void what_is_refused_is_done_by_messages(void **unused)
 /* A peer with more ports than we have is accessed by as many keys as we need. */
 static void keys_are_for_the_ports_of_both(void **unused)
 {
-    (void)unused;
     open_with("32M", 0);
     assert_int_equal(ends[1].hca->rails, 1);
     hca_peer_at(ends[1].hca, 0)->addr.rails = 2;
@@ -459,7 +453,6 @@ static void keys_are_for_the_ports_of_both(void **unused)
 static void nonsense_ends_the_peer(void **unused)
 {
     static const unsigned char nonsense[64] = "no message of the cache";
-    (void)unused;
     open_with("32M", 0);
     hca_peer_at(ends[0].hca, 1)->rdma.lost = true;
     assert_int_equal(aqi_lending_send(&ends[1].hca->rdma, 0, nonsense, sizeof(nonsense)), AQ_OK);
@@ -473,7 +466,6 @@ static void nonsense_ends_the_peer(void **unused)
  * kept. */
 static void memory_of_any_kind(void **unused)
 {
-    (void)unused;
     for (unsigned monitor = 0; monitor < 2; monitor++) {
         aqi_reg_config.monitor = monitor;
         open_with("32M", 0);

@@ -16,7 +16,6 @@ static const struct hca_place place = {.mtu = IBV_MTU_1024};
 
 static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)qp, (void)mask;
     enum ibv_qp_state to = attr->qp_state;
     if (to != IBV_QPS_RESET && to != card.state + 1) return EINVAL;
     if (to == card.refuses && card.times != 0) {
@@ -29,27 +28,23 @@ static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 static int card_destroy_one(struct ibv_qp *qp)
 {
-    (void)qp;
     card.destroyed++;
     return 0;
 }
 
 static int card_no_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
 {
-    (void)context, (void)port, (void)attr;
     return ENODEV;
 }
 
 static struct ibv_ah *card_no_way(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-    (void)pd, (void)attr;
     errno = EHOSTUNREACH;
     return NULL;
 }
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(ends, 0, sizeof(ends));
     memset(&card, 0, sizeof(card));
     card.state = IBV_QPS_INIT;
@@ -65,7 +60,6 @@ static int open_all(void **unused)
 
 static int close_all(void **unused)
 {
-    (void)unused;
     world_close();
     return 0;
 }
@@ -79,7 +73,6 @@ static void connect_it(void)
 
 static void what_was_connected_halfway_is_begun_again(void **unused)
 {
-    (void)unused;
     card.refuses = IBV_QPS_RTS;
     card.times = 2;
     for (unsigned i = 0; i < 2; i++) {
@@ -96,7 +89,6 @@ static void what_was_connected_halfway_is_begun_again(void **unused)
 
 static void what_cannot_begin_again_is_given_back(void **unused)
 {
-    (void)unused;
     card.refuses = IBV_QPS_RTS;
     card.times = 1;
     connect_it();
@@ -115,7 +107,6 @@ static void what_cannot_begin_again_is_given_back(void **unused)
 
 static void the_first_time_it_is_given_back(void **unused)
 {
-    (void)unused;
     peer->generation = 0;
     card.refuses = IBV_QPS_RTS;
     card.times = NEVER;
@@ -129,7 +120,6 @@ static void the_first_time_it_is_given_back(void **unused)
 /* While the address of a port moves. */
 static void who_cannot_be_greeted_stays_connected(void **unused)
 {
-    (void)unused;
     connect_it();
     peer->known = true;
     hca->greeter.calling = peer;

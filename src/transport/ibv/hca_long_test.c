@@ -33,7 +33,6 @@ static bool is_filled(const unsigned char *at, size_t len, uint32_t seed)
 /* As passed by fallback.c. */
 static void on_long(void *arg, uint32_t from, const struct aqi_am *am)
 {
-    (void)arg;
     assert_int_equal(from, 0);
     if (am->kind == AQI_AM_INTERNAL) {
         assert_int_equal(am->handler, AQI_AM_INTERNAL_VOID);
@@ -52,19 +51,16 @@ static void on_long(void *arg, uint32_t from, const struct aqi_am *am)
 
 static struct ibv_qp *card_make(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    (void)attr;
     return &end_of(pd->context)->qp[1];
 }
 
 static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)qp, (void)attr, (void)mask;
     return 0;
 }
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(ends, 0, sizeof(ends));
     memset(slots, 0, sizeof(slots));
     hca_config.ring_peers = 0;
@@ -91,7 +87,6 @@ static int open_all(void **unused)
 
 static int close_all(void **unused)
 {
-    (void)unused;
     aqi_rdma_mem_unmap(&hca->rdma.tp, rmem);
     aqi_rdma_mem_dereg(&ends[1].hca->rdma.tp, there);
     aqi_rdma_mem_dereg(&hca->rdma.tp, here);
@@ -189,7 +184,6 @@ static void check_kinds(const char *kinds)
 static void one_is_a_write_and_a_send(void **unused)
 {
     struct aqi_comp comp = {.local = 1, .remote = 7};
-    (void)unused;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     check_kinds("ws");
     assert_true(wire()->parcels[0].told);
@@ -210,7 +204,6 @@ static void one_is_a_write_and_a_send(void **unused)
 
 static void of_what_is_to_be_had_back_a_copy_is_sent(void **unused)
 {
-    (void)unused;
     for (uint32_t reply = 0; reply < 2; reply++) {
         uint32_t awaited = peer->awaited;
         assert_int_equal(send_long(reply, LONG, NULL, reply ? AQI_AM_IS_REPLY : 0), AQ_OK);
@@ -227,7 +220,6 @@ static void of_what_is_to_be_had_back_a_copy_is_sent(void **unused)
 static void several_pieces_come_before_the_header(void **unused)
 {
     struct aqi_comp comp = {.local = 2};
-    (void)unused;
     assert_int_equal(send_long(0, PIECE * 2 + 1, &comp, 0), AQ_OK);
     check_kinds("wwws");
     deliver_all();
@@ -243,7 +235,6 @@ static void several_pieces_come_before_the_header(void **unused)
 static void the_header_waits_for_room(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
-    (void)unused;
     hca->room = 1;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     check_kinds("w");
@@ -262,7 +253,6 @@ static void the_header_waits_for_room(void **unused)
 static void what_was_taken_is_not_written_again(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
-    (void)unused;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     /* It arrives, but the sender gets no completion. */
     for (unsigned i = 0; i < 3; i++)
@@ -281,7 +271,6 @@ static void what_was_taken_is_not_written_again(void **unused)
 static void what_was_not_is_sent_once_more(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
-    (void)unused;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     for (unsigned i = 0; i < 2; i++)
         card_deliver(0, 1); /* the payload */
@@ -299,7 +288,6 @@ static void what_was_not_is_sent_once_more(void **unused)
 static void what_is_refused_twice_runs_no_handler(void **unused)
 {
     struct aqi_comp comp = {.local = 1}, next = {.local = 1};
-    (void)unused;
     assert_int_equal(send_long(0, PIECE + 1, &comp, 0), AQ_OK);
     assert_int_equal(send_long(1, LONG, &next, 0), AQ_OK);
     check_kinds("wwsws");
@@ -320,7 +308,6 @@ static void what_is_refused_twice_runs_no_handler(void **unused)
 static void who_is_lost_fails_them(void **unused)
 {
     struct aqi_comp comp = {.local = 2};
-    (void)unused;
     assert_int_equal(send_long(0, PIECE, &comp, 0), AQ_OK);
     hca->room = hca->out + 1;
     assert_int_equal(send_long(1, LONG, &comp, 0), AQ_OK);
@@ -343,7 +330,6 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
                         .nbytes = LONG,
                         .addr = (uintptr_t)memory + sizeof(memory) - LONG + 1,
                         .payload = source};
-    (void)unused;
     assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
                      AQ_ERANGE);
     lent.rdma.lent = true;
@@ -385,7 +371,6 @@ static void each_arrives_once_whatever_breaks(void **unused)
 {
     struct aqi_comp comp = {.local = 0};
     uint32_t sent = 0, handled = 0, broken = 0;
-    (void)unused;
     for (unsigned step = 0; step < 200000; step++) {
         unsigned what = dice(100);
         if (what < 20) {

@@ -63,7 +63,6 @@ static struct ibv_context *device_open(struct ibv_device *device)
 
 static int device_close(struct ibv_context *context)
 {
-    (void)context;
     opened--;
     return 0;
 }
@@ -121,7 +120,6 @@ static void filters(void **unused)
         {"mlx5_", ""},
         {"+", ""},
     };
-    (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         assert_string_equal(found_by(rows[i].filter, HCA_PORTS), rows[i].found);
 }
@@ -149,7 +147,6 @@ static void nonsense_is_not_a_filter(void **unused)
         {"mlx5_0 + mlx5_1", false},
         {"a:1, 2", false},
     };
-    (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         const char *ports;
         assert_int_equal(aqi_setting_read(&aqi_ibv_settings.rows[0], rows[i].filter, &ports),
@@ -160,7 +157,6 @@ static void nonsense_is_not_a_filter(void **unused)
 /* AQ_IBV_PORT, if the filter names no port of the device. */
 static void one_number_for_all_devices(void **unused)
 {
-    (void)unused;
     hca_config.port = 2;
     assert_string_equal(found_by("", HCA_PORTS), "mlx5_1:2+ closed:1 dark:2 mlx5_0:2");
     assert_string_equal(found_by("mlx5_0+mlx5_1:1", HCA_PORTS), "mlx5_0:2 mlx5_1:1");
@@ -171,7 +167,6 @@ static void one_number_for_all_devices(void **unused)
 
 static void the_best_when_there_is_no_room_for_all(void **unused)
 {
-    (void)unused;
     assert_string_equal(found_by("", 1), "mlx5_0:1+");
     assert_string_equal(found_by("dark+mlx5_10", 2), "mlx5_10:1+ dark:1");
 }
@@ -204,7 +199,6 @@ static void near_say_no_more(struct ibv_device *device)
 
 static void near_ones_first_where_they_are_spread(void **unused)
 {
-    (void)unused;
     near_say(&devices[2], "60000-60001\n");
     near_say(&devices[1], "0-65535\n");
     assert_string_equal(found_by("", 3), "mlx5_0:1+ mlx5_1:2+ mlx5_10:1+");
@@ -219,7 +213,6 @@ static void near_ones_first_where_they_are_spread(void **unused)
 static void what_is_wrong_is_told(void **unused)
 {
     struct hca_port ports[HCA_PORTS];
-    (void)unused;
     hca_config.ports = "dark";
     assert_int_equal(hca_ports_find(ports), 2);
     assert_non_null(strstr(ports[0].why, "down: check the cable"));

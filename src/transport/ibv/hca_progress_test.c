@@ -15,7 +15,6 @@ static void send_one(void)
 static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct end *end = arg;
-    (void)am;
     end->handled[source]++;
     if (!answering) return;
     (void)hca_progress_queues(hca, AQI_PROGRESS_ALL); /* its buffer is free again */
@@ -25,7 +24,6 @@ static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(ends, 0, sizeof(ends));
     hca_config.ring_peers = 0;
     hca_config.spares = MANY;
@@ -39,7 +37,6 @@ static int open_all(void **unused)
 
 static int close_all(void **unused)
 {
-    (void)unused;
     world_close();
     return 0;
 }
@@ -55,7 +52,6 @@ static void send_many(unsigned count)
 
 static void one_poll_takes_all_that_has_arrived(void **unused)
 {
-    (void)unused;
     for (unsigned count = 0; count <= MANY; count += count < 3 ? 1 : AQI_RDMA_BATCH - 1) {
         ends[1].handled[0] = 0;
         send_many(count);
@@ -68,7 +64,6 @@ static void one_poll_takes_all_that_has_arrived(void **unused)
 /* Inside a handler, requests are only held. */
 static void inside_a_handler_it_takes_a_batch(void **unused)
 {
-    (void)unused;
     send_many(MANY);
     assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES), AQI_RDMA_BATCH);
     assert_int_equal(ends[1].handled[0], 0);
@@ -81,7 +76,6 @@ static void inside_a_handler_it_takes_a_batch(void **unused)
 
 static void it_ends_though_others_go_on(void **unused)
 {
-    (void)unused;
     send_many(MANY);
     answering = true;
     unsigned taken = hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL);

@@ -11,7 +11,6 @@ static struct hca_peer *peer;
 
 static int open_all(void **unused)
 {
-    (void)unused;
     memset(ends, 0, sizeof(ends));
     hca_config.ring_peers = 0;
     hca_config.timeout = 18; /* 1.07 s */
@@ -27,7 +26,6 @@ static int open_all(void **unused)
 
 static int close_all(void **unused)
 {
-    (void)unused;
     world_close();
     return 0;
 }
@@ -66,7 +64,6 @@ static void agree(void)
 
 static void of_messages_what_comes_behind_them_tells(void **unused)
 {
-    (void)unused;
     send_one();
     look(SECOND);
     look(35 * SECOND);
@@ -83,7 +80,6 @@ static void of_messages_what_comes_behind_them_tells(void **unused)
 
 static void whose_adapter_is_silent_is_connected_anew(void **unused)
 {
-    (void)unused;
     uint64_t patience = UINT64_C(32) * 4096 << 18; /* 34 s */
     send_one();
     assert_true(hca_repair_deadline(hca) == hca->rdma.now + patience);
@@ -101,7 +97,6 @@ static void whose_adapter_is_silent_is_connected_anew(void **unused)
 
 static void twice_as_long_after_each_time(void **unused)
 {
-    (void)unused;
     hca_config.silence_ns = SECOND;
     send_one();
     look(0);
@@ -126,7 +121,6 @@ static void twice_as_long_after_each_time(void **unused)
 
 static void whose_adapter_is_slow_is_not(void **unused)
 {
-    (void)unused;
     hca_config.silence_ns = SECOND;
     for (unsigned i = 0; i < DEPTH; i++) {
         send_one();
@@ -143,7 +137,6 @@ static void whose_adapter_is_slow_is_not(void **unused)
 /* Time with nothing in flight does not count. */
 static void what_is_posted_after_a_rest_has_its_time(void **unused)
 {
-    (void)unused;
     send_one();
     look(0);
     hca_link_mark(hca, peer, 0);
@@ -170,7 +163,6 @@ static void fail_one(enum ibv_wc_status status)
 /* The receive buffers of a dying process may go first. */
 static void whose_receive_fails_once_is_not_lost(void **unused)
 {
-    (void)unused;
     send_one();
     fail_one(IBV_WC_REM_OP_ERR);
     assert_true(peer->broken);
@@ -183,7 +175,6 @@ static void whose_receive_fails_once_is_not_lost(void **unused)
 
 static int card_reject(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-    (void)qp;
     *bad = wr;
     return EINVAL;
 }
@@ -198,7 +189,6 @@ static void expect_loss_by_sending(void)
 
 static void whose_adapter_rejects_a_message_is_lost(void **unused)
 {
-    (void)unused;
     send_one();
     ends[0].context.ops.post_send = card_reject;
     expect_loss_by_sending();
@@ -206,7 +196,6 @@ static void whose_adapter_rejects_a_message_is_lost(void **unused)
 
 static void whose_adapter_rejects_a_repeated_message_is_lost(void **unused)
 {
-    (void)unused;
     send_one();
     peer->again = calloc(1, sizeof(*peer->again));
     assert_non_null(peer->again);

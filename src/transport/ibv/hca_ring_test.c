@@ -125,7 +125,6 @@ static void once_and_in_order(void **unused)
         uint64_t peers, depth, limit, cycle;
     } rows[] = {
         {2, 16, 4096, 1}, {2, 2, 128, 1}, {1, 4, 256, 1}, {1, 1, 4096, 7}, {1, 32, 128, 64}};
-    (void)unused;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
         for (unsigned sleeps = 0; sleeps < 2; sleeps++) {
             world.state = i;
@@ -158,7 +157,6 @@ static bool has_ring(unsigned at, unsigned who)
 
 static void follows_the_traffic(void **unused)
 {
-    (void)unused;
     open_with(1, 16, 4096, 32);
     talk(1, 0, 31);
     assert_false(has_ring(0, 1));
@@ -173,7 +171,6 @@ static void follows_the_traffic(void **unused)
 
 static void nothing_without_them(void **unused)
 {
-    (void)unused;
     for (unsigned i = 0; i < 3; i++) {
         open_with(i != 0, 16, i != 1 ? 4096 : 0, i != 2);
         talk(1, 0, 200);
@@ -187,7 +184,6 @@ static void nothing_without_them(void **unused)
  * process. */
 static void nonsense_is_dropped(void **unused)
 {
-    (void)unused;
     open_with(1, 4, 128, 1);
     talk(1, 0, 2);
     struct hca_tp *hca = ends[0].hca;

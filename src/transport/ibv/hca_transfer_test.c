@@ -26,7 +26,6 @@ static struct {
 
 static struct ibv_mr *card_register(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-    (void)access;
     if (card.refuse_from != 0 && card.made >= card.refuse_from) return NULL;
     struct ibv_mr *mr = calloc(1, sizeof(*mr));
     assert_non_null(mr);
@@ -47,7 +46,6 @@ static int card_deregister(struct ibv_mr *mr)
 
 static int card_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-    (void)bad;
     assert_true(card.posts < SENDS);
     assert_int_equal(wr->num_sge, 1);
     card.wr[card.posts] = *wr;
@@ -127,7 +125,6 @@ static void a_large_segment_has_several_registrations(void **unused)
     static const struct {
         uint64_t registration, largest;
     } rows[] = {{PART, UINT64_MAX}, {1 << 30, PART}, {1 << 30, 2 * PART - 1}};
-    (void)unused;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_mem *mem;
         struct aqi_rmem *rmem;
@@ -157,7 +154,6 @@ static void a_large_segment_has_several_registrations(void **unused)
 static void what_is_small_has_one(void **unused)
 {
     struct aqi_mem *mem;
-    (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
     assert_int_equal(card.made, RAILS);
@@ -170,7 +166,6 @@ static void what_is_small_has_one(void **unused)
 static void what_is_gone_registers_nothing(void **unused)
 {
     struct aqi_mem *mem;
-    (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
     hca.rail[1].gone = true;
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
@@ -185,7 +180,6 @@ static void too_many_are_refused_and_none_is_left(void **unused)
 {
     struct aqi_mem *mem;
     void *at = (void *)(uintptr_t)BASE;
-    (void)unused;
     open_with(UINT64_C(1) << 40, PART);
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
@@ -206,7 +200,6 @@ static void parts_grow_with_the_memory(void **unused)
     } rows[] = {{HCA_KEYS / RAILS * PART, HCA_KEYS / RAILS},
                 {HCA_KEYS / RAILS * PART + 1, HCA_KEYS / RAILS / 2 + 1},
                 {(size_t)1 << 40, HCA_KEYS / RAILS}};
-    (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_mem *mem;
         open_with(PART, UINT64_MAX);
@@ -224,7 +217,6 @@ static void too_many_are_lent_where_that_can_be(void **unused)
 {
     struct aqi_mem *mem;
     void *at = (void *)(uintptr_t)BASE;
-    (void)unused;
     open_with(PART, UINT64_MAX);
     hca.rdma.lending.on = true;
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
@@ -241,7 +233,6 @@ static void keys_without_sense_are_refused(void **unused)
     struct hca_key bad[8];
     struct aqi_rmem *rmem;
     size_t len = offsetof(struct hca_key, rkey) + 8 * 4;
-    (void)unused;
     open_with(PART, UINT64_MAX);
     assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
                      AQ_OK);
@@ -305,7 +296,6 @@ static aq_status get(uint64_t there, uint64_t here, size_t len)
 
 static void one_piece_goes_straight(void **unused)
 {
-    (void)unused;
     for (unsigned rail = 0; rail < RAILS; rail++) {
         open_both();
         peer.next = &peer.link[rail];
@@ -338,7 +328,6 @@ static void fill_links(uint32_t pieces)
 /* It crosses the end of a part, remote or local, or there is no room, or no connection. */
 static void what_is_not_one_piece_is_an_operation(void **unused)
 {
-    (void)unused;
     for (unsigned i = 0; i < 4; i++) {
         open_both();
         both.comp.local = 0;
@@ -365,7 +354,6 @@ static void what_a_connection_breaks_is_done_again(void **unused)
 {
     uint64_t word = 0x0123456789abcdef, was = word;
     struct hca_sent *sent;
-    (void)unused;
     open_both();
     assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8, &word,
                                         sizeof(word), NULL, &both.comp),
@@ -390,31 +378,26 @@ static void what_a_connection_breaks_is_done_again(void **unused)
 
 static struct ibv_qp *card_make(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    (void)attr;
     return &card.qp[pd - card.pd];
 }
 
 static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-    (void)qp, (void)attr, (void)mask;
     return 0;
 }
 
 static int card_destroy(struct ibv_qp *qp)
 {
-    (void)qp;
     return 0;
 }
 
 static int card_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 {
-    (void)cq, (void)most, (void)wc;
     return 0;
 }
 
 static const char *card_status(enum ibv_wc_status status)
 {
-    (void)status;
     return "refused";
 }
 
@@ -448,7 +431,6 @@ static void refuse_last(void)
 static void only_what_is_refused_twice_is_wrong(void **unused)
 {
     static const size_t lens[] = {100, PART}; /* straight; an operation of two pieces */
-    (void)unused;
     for (unsigned i = 0; i < AQI_COUNT_OF(lens); i++) {
         open_both();
         both.comp.local = 0;
@@ -474,7 +456,6 @@ static void places_are_kept_for_ever(void **unused)
     enum { PLACES = 24 };
     struct hca_link *link = &peer.link[0];
     const uint64_t word = 1;
-    (void)unused;
     open_both();
     hca.rails = 1;
     hca.sends = hca.room = PLACES;
@@ -504,7 +485,6 @@ static void a_long_keeps_to_the_link_of_messages(void **unused)
                               .addr = BASE + PART - 3,
                               .payload = (void *)(uintptr_t)(BASE + 5000)};
     struct hca_link *link = &peer.link[1];
-    (void)unused;
     open_both();
     peer.first = 1;
     assert_int_equal(
@@ -529,7 +509,6 @@ static sigjmp_buf way_out;
 
 static void on_fault(int number)
 {
-    (void)number;
     siglongjmp(way_out, 1);
 }
 
@@ -539,7 +518,6 @@ static void on_fault(int number)
  */
 static void memory_that_is_protected_raises_its_signal_first(void **unused)
 {
-    (void)unused;
     void *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(page != MAP_FAILED);
     open_both();

@@ -19,7 +19,6 @@ static void peer_that_fails_here_is_notified(void **state)
 {
     struct ofi_tp ofi;
     struct ofi_peer peer;
-    (void)state;
     begin(&ofi, &peer);
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put can no longer be read");
     assert_true(peer.parting);
@@ -35,7 +34,6 @@ static void none_is_notified_in_vain(void **state)
 {
     struct ofi_tp ofi;
     struct ofi_peer peer;
-    (void)state;
     begin(&ofi, &peer);
     aqi_rdma_disconnect(&ofi.rdma.tp, &peer.rdma.peer); /* it has ended */
     assert_true(peer.rdma.down);
@@ -57,7 +55,6 @@ static void notified_peer_loses_the_sender_and_is_silent(void **state)
     struct ofi_tp ofi;
     struct ofi_peer peer;
     struct ofi_buf buf = {.number = 1};
-    (void)state;
     begin(&ofi, &peer);
     ofi_flush_keep(&ofi, &peer, &buf);
     ofi_flush_received(&ofi, &peer, OFI_FAREWELL, 0);

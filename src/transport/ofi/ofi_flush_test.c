@@ -28,7 +28,6 @@ static void counts_of_the_peer_release(void **state)
     struct ofi_tp ofi;
     struct ofi_peer peer;
     struct ofi_buf bufs[3] = {{.number = UINT32_MAX}, {.number = 0, .busy = true}, {.number = 1}};
-    (void)state;
     begin(&ofi, &peer);
     peer.given = peer.confirmed = UINT32_MAX - 1;
     for (unsigned i = 0; i < 3; i++)
@@ -60,7 +59,6 @@ static void each_comes_once_and_in_order(void **state)
                    before = {.number = 2, .rdma.bytes = bytes},
                    far = {.number = 1000, .rdma.bytes = bytes},
                    seven = {.number = 7, .rdma.bytes = bytes};
-    (void)state;
     begin(&ofi, &peer);
     peer.received = 2;
     assert_true(ofi_flush_early(&ofi, &peer, &five));
@@ -85,7 +83,6 @@ static void what_is_late_is_asked_for(void **state)
     struct ofi_tp ofi;
     struct ofi_peer peer;
     struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
-    (void)state;
     begin(&ofi, &peer);
     assert_int_equal(ofi_flush_look(&ofi, &peer, SECOND), AQI_NO_DEADLINE);
     ofi_flush_keep(&ofi, &peer, &bufs[0]);
@@ -107,7 +104,6 @@ static void pauses_between_queries_are_bounded(void **state)
     struct ofi_tp ofi;
     struct ofi_peer peer;
     struct ofi_buf buf = {.number = 1};
-    (void)state;
     begin(&ofi, &peer);
     ofi_flush_keep(&ofi, &peer, &buf);
     uint64_t at = ofi_flush_look(&ofi, &peer, SECOND), next;
@@ -130,7 +126,6 @@ static void who_goes_on_breaking_is_lost(void **state)
 {
     struct ofi_tp ofi;
     struct ofi_peer peer;
-    (void)state;
     begin(&ofi, &peer);
     ofi_config.repair_ns = 60 * SECOND;
     for (unsigned s = 1; s <= 61; s++) {
@@ -157,7 +152,6 @@ static void who_goes_on_breaking_is_lost(void **state)
 
 static ssize_t nothing_read(struct fid_cq *cq, void *buf, size_t count)
 {
-    (void)cq, (void)buf, (void)count;
     return -FI_EAGAIN;
 }
 
@@ -169,7 +163,6 @@ static void thread_whose_clock_is_older_breaks_nothing(void **state)
     struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
     struct fi_ops_cq ops = {.size = sizeof(ops), .read = nothing_read};
     struct fid_cq queue = {.ops = &ops};
-    (void)state;
     begin(&ofi, &peer);
     ofi.rdma.peers = peers;
     ofi.rdma.params.size = 4;
@@ -200,7 +193,6 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     struct fi_info info = {.fabric_attr = &fabric};
     struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
     struct ofi_op op = {.op = {.len = 8, .posted = 8}};
-    (void)state;
     begin(&ofi, &peer);
     ofi.info = &info;
     ofi_config.repair_ns = 60 * SECOND;

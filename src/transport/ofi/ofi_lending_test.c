@@ -23,7 +23,6 @@ static struct {
 
 static ssize_t provider_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
 {
-    (void)ep;
     assert_int_equal(to, ADDRESS);
     assert_in_range(len, 1, BUFFER);
     if (world.answer != 0) return world.answer;
@@ -35,7 +34,6 @@ static ssize_t provider_inject(struct fid_ep *ep, const void *buf, size_t len, f
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof(world));
     world.ops.inject = provider_inject;
     world.ep.msg = &world.ops;
@@ -62,7 +60,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     aqi_rdma_drop_chunks(&world.ofi.rdma);
     (void)aqi_pool_destroy(&world.ofi.rdma.ops);
     aqi_lending_close(&world.ofi.rdma.lending);
@@ -73,7 +70,6 @@ static void a_message_has_all_that_was_given(void **state)
 {
     static const size_t lengths[] = {0, 1, 2, 8, BODY};
     unsigned char body[BODY];
-    (void)state;
     for (unsigned i = 0; i < BODY; i++)
         body[i] = (unsigned char)(i + 1);
     for (unsigned i = 0; i < AQI_COUNT_OF(lengths); i++) {
@@ -102,7 +98,6 @@ static void a_message_has_all_that_was_given(void **state)
 /* The cache retries when there is room. */
 static void without_room_a_message_is_tried_again(void **state)
 {
-    (void)state;
     for (unsigned full = 0; full < 2; full++) {
         world.ofi.out = full ? world.ofi.room : 0;
         world.answer = full ? 0 : -FI_EAGAIN;
@@ -122,7 +117,6 @@ static void without_room_a_message_is_tried_again(void **state)
 static void nothing_is_sent_to_a_peer_that_is_gone(void **state)
 {
     struct aqi_rdma *rdma = &world.ofi.rdma;
-    (void)state;
     assert_int_equal(ofi_driver.ready(rdma, &world.peer.rdma), AQ_OK);
     assert_int_equal(aqi_lending_send(rdma, STRANGER, "8 bytes", 8), AQ_OK);
     world.peer.rdma.down = true;
@@ -144,7 +138,6 @@ static void parts_are_transfers_of_the_peer(void **state)
                                   .get = true,
                                   .loan = &loan,
                                   .peer = &world.peer.rdma}};
-    (void)state;
     assert_true(aqi_lending_refused(&world.ofi.rdma, &whole.op, 8, 9));
     struct aqi_transfer *part = world.ofi.rdma.lending.refused;
     struct ofi_op *op = (struct ofi_op *)(void *)part;
@@ -166,7 +159,6 @@ static void keys_that_are_none(void **state)
     struct aqi_loan loan = {.wait.use = {.mem = &memory, .mem_addr = 4096}};
     struct ofi_op op = {.op = {.loan = &loan, .peer = &world.peer.rdma}};
     struct aqi_rdma *rdma = &world.ofi.rdma;
-    (void)state;
     memory.key_len = sizeof(words) - 1;
     assert_false(ofi_driver.lent(rdma, &op.op));
     memory.key_len = sizeof(words);

@@ -18,7 +18,6 @@ static struct aqi_rdma_peer *peers[8] = {[PEER] = &peer.rdma};
 
 static int begin(void **state)
 {
-    (void)state;
     ofi = (struct ofi_tp){.rdma = {.driver = &ofi_driver,
                                    .peers = peers,
                                    .params = {.size = AQI_COUNT_OF(peers), .self = SELF}},
@@ -55,7 +54,6 @@ static struct ofi_peer *report(uint32_t source, uint32_t write)
 
 static void a_header_waits_for_its_write(void **state)
 {
-    (void)state;
     assert_false(waits(0));
     assert_true(waits(1));
     assert_ptr_equal(report(PEER, 2), &peer);
@@ -72,7 +70,6 @@ static void a_header_waits_for_its_write(void **state)
 
 static void numbers_go_on_after_the_last(void **state)
 {
-    (void)state;
     peer.written = UINT32_MAX - 2;
     for (uint32_t i = WINDOW; i > 0; i--) {
         assert_true(waits(UINT32_MAX - 2 + i) || UINT32_MAX - 2 + i == 0);
@@ -85,7 +82,6 @@ static void numbers_go_on_after_the_last(void **state)
 
 static void what_is_of_no_write_changes_nothing(void **state)
 {
-    (void)state;
     assert_null(report(PEER + 1, 1));
     assert_null(report(AQI_COUNT_OF(peers), 1));
     assert_null(ofi_long_reported(&ofi, UINT64_MAX));
@@ -101,7 +97,6 @@ static void what_is_of_no_write_changes_nothing(void **state)
 static void a_header_without_its_arguments_does_not_wait(void **state)
 {
     struct message m;
-    (void)state;
     struct ofi_buf *buf = header(&m, 2, 1);
     assert_true(ofi_long_waits(buf));
     buf->rdma.len--;
@@ -117,7 +112,6 @@ static void a_header_without_its_arguments_does_not_wait(void **state)
 static void one_that_waits_keeps_its_turn(void **state)
 {
     struct message first, second, again;
-    (void)state;
     header(&first, 2, 1)->number = 1;
     header(&second, 2, 0)->number = 2;
     header(&again, 2, 1)->number = 1;
@@ -138,7 +132,6 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     struct message other, failed, arrived;
     struct aqi_comp comp = {.local = 1};
     struct ofi_op op = {.header = 2, .op = {.is_long = true, .peer = &peer.rdma, .comp = &comp}};
-    (void)state;
     header(&other, 2, 0)->number = 1;
     header(&failed, 2, 5)->number = 2;
     failed.buf.is_long = true;

@@ -33,7 +33,6 @@ static void peer_is_doubted_once(void **state)
                          .info = &info,
                          .look_at = AQI_NO_DEADLINE};
     struct capture told;
-    (void)state;
     aqi_rdma_peer_begin(&peer.rdma, 3);
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
     assert_string_equal(refuse(&told, &ofi, &peer, SECOND), "");
@@ -58,7 +57,6 @@ static void provider_that_never_has_room_is_given_up(void **state)
                          .info = &info,
                          .look_at = AQI_NO_DEADLINE};
     struct capture told;
-    (void)state;
     peer_begin(&peer, 0, 1);
     assert_int_equal(aqi_log_configure("error"), AQ_OK);
     ofi_config.refused_ns = 100 * SECOND;
@@ -79,7 +77,6 @@ static size_t address_len;
 
 static aq_status look_up(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len)
 {
-    (void)host, (void)tp, (void)id;
     memcpy(addr, &address, address_len);
     *len = address_len;
     return AQ_OK;
@@ -100,7 +97,6 @@ static unsigned domains(unsigned place, uint32_t first, const char *rest, size_t
 
 static void addresses_name_each_domain(void **state)
 {
-    (void)state;
     assert_int_equal(aqi_log_configure("error"), AQ_OK);
     assert_int_equal(domains(0, 4, "four", 4), 1);
     assert_int_equal(domains(1, 4, "four", 4), 0); /* it has no second one */
@@ -119,7 +115,6 @@ static void addresses_name_each_domain(void **state)
 
 static int vector_lookup(struct fid_av *av, fi_addr_t at, void *addr, size_t *len)
 {
-    (void)av;
     if (at != 7) return -FI_EINVAL;
     memset(addr, 1, 16);
     *len = 16;
@@ -128,7 +123,6 @@ static int vector_lookup(struct fid_av *av, fi_addr_t at, void *addr, size_t *le
 
 static const char *vector_straddr(struct fid_av *av, const void *addr, char *buf, size_t *len)
 {
-    (void)av;
     assert_int_equal(*(const unsigned char *)addr, 1);
     *len = (size_t)snprintf(buf, *len, "fi_sockaddr_in://10.0.0.7:4021") + 1;
     return buf;
@@ -142,7 +136,6 @@ static void who_is_lost_has_an_address(void **state)
     struct ofi_peer peer;
     struct capture told;
     char name[AQI_RDMA_WHERE];
-    (void)state;
     peer_begin(&peer, 7, 3);
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     capture_start(&told);

@@ -21,7 +21,6 @@ static struct {
 static ssize_t network_read(struct fid_cq *cq, void *buf, size_t count)
 {
     char byte;
-    (void)cq, (void)buf, (void)count;
     network.readings++;
     if (network.arrivals != 0 && --network.arrivals == 0 && !network.always)
         assert_int_equal(read(network.fds[0], &byte, 1), 1);
@@ -30,13 +29,11 @@ static ssize_t network_read(struct fid_cq *cq, void *buf, size_t count)
 
 static int network_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
-    (void)fabric, (void)fids, (void)count;
     return FI_SUCCESS;
 }
 
 static uint64_t network_now(void *host)
 {
-    (void)host;
     return network.now += 1000;
 }
 
@@ -69,7 +66,6 @@ static unsigned readings_after(uint64_t away, unsigned arrivals, bool always,
 
 static void all_that_arrived_meanwhile_is_taken(void **state)
 {
-    (void)state;
     assert_int_equal(readings_after(1 * MS, 40, false, AQI_PROGRESS_ALL), 40);
     assert_int_equal(readings_after(1 * MS, 1, false, AQI_PROGRESS_ALL), 1);
     assert_int_equal(readings_after(1 * MS, 0, false, AQI_PROGRESS_ALL), 1);
@@ -77,7 +73,6 @@ static void all_that_arrived_meanwhile_is_taken(void **state)
 
 static void frequent_polls_read_once(void **state)
 {
-    (void)state;
     assert_int_equal(readings_after(MS / 20, 40, false, AQI_PROGRESS_ALL), 1);
     assert_int_equal(readings_after(1 * MS, 40, false, AQI_PROGRESS_REPLIES), 1);
 }
@@ -85,7 +80,6 @@ static void frequent_polls_read_once(void **state)
 /* A clock that advances by 1 us per reading. */
 static void endless_arrivals_take_part_of_the_time(void **state)
 {
-    (void)state;
     unsigned quarter = readings_after(1 * MS, 1, true, AQI_PROGRESS_ALL);
     assert_in_range(quarter, 240, 260);
     unsigned most = readings_after(1000 * MS, 1, true, AQI_PROGRESS_ALL);

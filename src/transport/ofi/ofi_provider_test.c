@@ -14,7 +14,6 @@
 
 static void provider_handler(int number)
 {
-    (void)number;
 }
 
 /* Including those that a provider's library would install. (cmocka has some of its own.) */
@@ -23,7 +22,6 @@ static void provider_leaves_signals_alone(void **state)
     static const int numbers[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM};
     struct sigaction mine = {.sa_handler = provider_handler}, was[AQI_COUNT_OF(numbers)], is;
     struct fi_info *info = NULL, *hints;
-    (void)state;
     assert_int_equal(sigaction(SIGTERM, &mine, NULL), 0);
     for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++)
         assert_int_equal(sigaction(numbers[i], NULL, &was[i]), 0);
@@ -46,7 +44,6 @@ static void provider_is_a_surprise_to_nobody(void **state)
 {
     struct aqi_tp_probe probe;
     char why[320] = "";
-    (void)state;
     assert_true(ofi_provider_probe(0, &probe));
     assert_true(probe.usable || probe.reason[0] != 0);
     assert_null(strstr(probe.device, "tcp"));
@@ -67,7 +64,6 @@ static void provider_that_is_not_used(void **state)
 {
     struct aqi_tp_probe probe;
     char seen[2048] = "", used[sizeof(probe.device)] = "";
-    (void)state;
     if (ofi_library_missing() != NULL) skip();
     ofi_config.provider = "tcp"; /* "tcp;ofi_rxm" with libfabric 1, "tcp" with libfabric 2 */
     bool tcp = ofi_provider_probe(0, &probe) && probe.usable;
@@ -93,7 +89,6 @@ static void provider_that_is_not_used(void **state)
 static void provider_that_is_not_here(void **state)
 {
     struct aqi_tp_probe probe;
-    (void)state;
     if (ofi_library_missing() != NULL) skip();
     ofi_config.provider = "tc"; /* the beginning of a name does not match */
     assert_true(ofi_provider_probe(0, &probe));
@@ -113,7 +108,6 @@ static void provider_by_another_name(void **state)
     struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};
     struct ofi_config before = ofi_config;
     char why[320] = "";
-    (void)state;
     if (ofi_library_missing() != NULL) skip();
     setenv("GASNET_OFI_DEVICE", "nowhere0", 1);
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);

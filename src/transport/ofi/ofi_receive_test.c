@@ -17,7 +17,6 @@ static bool full;
 static ssize_t provider_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
     struct ofi_area *area = msg->context;
-    (void)ep;
     assert_true((flags & FI_MULTI_RECV) != 0);
     assert_ptr_equal(msg->msg_iov->iov_base, area->chunk->memory);
     assert_int_equal(msg->msg_iov->iov_len, area->chunk->len);
@@ -74,7 +73,6 @@ static void a_buffer_is_used_again_after_its_messages(void **state)
     struct ofi_tp *ofi = begin(&setup);
     struct ofi_buf views[2];
     struct fi_cq_data_entry entries[2];
-    (void)state;
     unsigned before = count;
     assert_int_equal(ofi->posted, ofi->receives);
     entries[0] = found(ofi, given[0], 64, 64, FI_RECV | FI_MULTI_RECV);
@@ -100,7 +98,6 @@ static void a_release_alone_is_no_message(void **state)
     struct setup setup;
     struct ofi_tp *ofi = begin(&setup);
     struct ofi_buf view;
-    (void)state;
     struct fi_cq_data_entry entry = found(ofi, given[0], 0, 0, FI_MULTI_RECV);
     assert_null(ofi_receive_message(&entry, &view));
     entry = found(ofi, given[0], 0, 0, FI_MULTI_RECV); /* twice counts once */
@@ -114,7 +111,6 @@ static void what_is_kept_is_copied(void **state)
     struct ofi_tp *ofi = begin(&setup);
     struct ofi_peer peer;
     struct ofi_buf view;
-    (void)state;
     memcpy(given[0]->chunk->memory + 16, "kept", 5);
     struct fi_cq_data_entry entry = found(ofi, given[0], 16, 5, FI_RECV | FI_MULTI_RECV);
     assert_ptr_equal(ofi_receive_message(&entry, &view), &view);
@@ -139,7 +135,6 @@ static void what_failed_is_not_posted_again(void **state)
 {
     struct setup setup;
     struct ofi_tp *ofi = begin(&setup);
-    (void)state;
     unsigned before = count;
     ofi_receive_failed(ofi, &given[0]->ctx);
     (void)found(ofi, given[0], 0, 0, FI_MULTI_RECV);
@@ -166,7 +161,6 @@ static void a_message_about_memory_ends_where_it_does(void **state)
     } rows[] = {{true, 0, 0, true},  {true, 8, 8, true},           {true, 7, 8, true},
                 {true, 9, 8, false}, {true, UINT32_MAX, 8, false}, {true, 1, 0, false},
                 {false, 0, 0, false}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct setup setup;
         struct ofi_tp *ofi = begin(&setup);
@@ -197,7 +191,6 @@ static void there_is_room_for_what_may_come(void **state)
 {
     static const uint32_t jobs[] = {2, 16, 64, 1000, 10000, 30000};
     static const uint64_t memories[] = {16 << 20, 256 << 20, 4u << 30};
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(jobs) * AQI_COUNT_OF(memories); i++) {
         struct setup setup;
         (void)begin(&setup);

@@ -114,7 +114,6 @@ static size_t transfer(unsigned char *at, bool get)
 
 static void what_is_kept_costs_no_call(void **unused)
 {
-    (void)unused;
     open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
@@ -131,7 +130,6 @@ static void what_is_kept_costs_no_call(void **unused)
 
 static void what_changes_is_pinned_anew(void **unused)
 {
-    (void)unused;
     open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
@@ -149,7 +147,6 @@ static void what_changes_is_pinned_anew(void **unused)
 
 static void without_a_monitor_nothing_is_kept(void **unused)
 {
-    (void)unused;
     open_with(AQI_REG_MONITOR_NONE, "", 0);
     assert_null(pins.monitor);
     unsigned char *at = map(NULL);
@@ -166,7 +163,6 @@ static void without_a_monitor_nothing_is_kept(void **unused)
 
 static void without_pages_nothing_is_watched(void **unused)
 {
-    (void)unused;
     reaches_what_is_mapped = true;
     for (unsigned monitor = AQI_REG_MONITOR_AUTO; monitor <= AQI_REG_MONITOR_NONE; monitor++) {
         open_with(monitor, "", 0);
@@ -188,7 +184,6 @@ static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
 {
     struct rlimit was, none;
     char advice[320] = "?";
-    (void)unused;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -209,7 +204,6 @@ static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
 
 static void files_are_not_kept(void **unused)
 {
-    (void)unused;
     open_with(AQI_REG_MONITOR_AUTO, "", 0);
     void *at = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
@@ -222,7 +216,6 @@ static void files_are_not_kept(void **unused)
 /* A provider may have few. */
 static void registrations_are_bounded(void **unused)
 {
-    (void)unused;
     open_with(AQI_REG_MONITOR_AUTO, "", 3);
     unsigned char *at = map(NULL), *other = map(NULL);
     for (unsigned i = 0; i < 4; i++) {
@@ -238,7 +231,6 @@ static void registrations_are_bounded(void **unused)
 /* A rejected piece is copied by the caller, and requested again by the next transfer. */
 static void refusals_and_limits(void **unused)
 {
-    (void)unused;
     open_with(AQI_REG_MONITOR_NONE, "", 0);
     unsigned char *at = map(NULL);
     card.status = AQ_ENOTSUP;
