@@ -167,7 +167,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = hca_open_queues(hca);
     if (st == AQ_OK) st = hca_message_open(hca);
     if (st == AQ_OK) st = hca_rings_open(hca);
-    if (st == AQ_OK) st = aqi_rdma_pins_open(&hca->rdma, 0, true);
+    if (st == AQ_OK) st = aqi_pins_open(&hca->rdma, 0, true);
     if (st == AQ_OK) st = hca_greet_open(hca);
     if (st != AQ_OK) {
         hca_close(&hca->rdma.tp);

@@ -91,7 +91,7 @@ static void place_open(unsigned self)
     hca->rdma.params.hooks = (struct aqi_tp_hooks){
         .range_ok = range_ok, .host = place, .by_messages = by_messages, .messenger = place};
     hca->rdma.tp.hooks.deliver = on_message;
-    assert_int_equal(aqi_rdma_pins_open(&hca->rdma, 0, true), AQ_OK);
+    assert_int_equal(aqi_pins_open(&hca->rdma, 0, true), AQ_OK);
     place->memory =
         mmap(NULL, 2 * ARENA + REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(place->memory != MAP_FAILED);

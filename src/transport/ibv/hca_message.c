@@ -73,7 +73,7 @@ static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct h
                                         const struct hca_link *link, const struct aqi_am *am)
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    return !hca->rdma.locks && !hca->rdma.pins.params.lends && am->nbytes == 0 &&
+    return !hca->rdma.locks && !hca->rdma.lending.on && am->nbytes == 0 &&
            peer->state == HCA_UP && peer->again == NULL && hca->rdma.free != NULL &&
            hca->rdma.bounced < hca_config.bounces && !hca_ring_is_ours(peer) &&
            !hca_link_is_full(hca, link) &&

@@ -59,7 +59,7 @@ static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, uns
         sge.addr = (uintptr_t)piece->buf->bytes;
         sge.lkey = hca_buf_lkey(piece->buf, rail);
     } else if (piece->pin != NULL) {
-        sge.lkey = hca_lkey_of(aqi_rdma_pinned_mr(piece->pin, rail));
+        sge.lkey = hca_lkey_of(aqi_pins_mr(piece->pin, rail));
     } else {
         size_t offset = (size_t)(at - (const unsigned char *)here->mem.addr);
         sge.lkey = hca_lkey_of(here->mr[offset >> here->shift][rail]);
@@ -292,7 +292,7 @@ bool hca_transfer_at_once(struct aqi_rdma *rdma, const struct aqi_transfer *want
 /* Whether it needs no lock, and cannot be held back by lent memory. */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
-    return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.pins.params.lends));
+    return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.lending.on));
 }
 
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

@@ -129,7 +129,7 @@ aq_status ofi_pins_open(struct ofi_tp *ofi)
 {
     bool pins = ofi->rdma.lending.on || ofi_wants(ofi, FI_MR_LOCAL);
     bool cut = ofi_wants(ofi, FI_MR_ALLOCATED);
-    return pins ? aqi_rdma_pins_open(&ofi->rdma, ofi_pins_most(ofi), cut) : AQ_OK;
+    return pins ? aqi_pins_open(&ofi->rdma, ofi_pins_most(ofi), cut) : AQ_OK;
 }
 
 /* --- messages, transfers and peers ----------------------------------------------------------- */

@@ -79,7 +79,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
     void *desc = piece->rdma.buf != NULL   ? ofi_mr_desc(piece->rdma.buf->chunk->mr[0])
-                 : piece->rdma.pin != NULL ? fi_mr_desc(aqi_rdma_pinned_mr(piece->rdma.pin, 0))
+                 : piece->rdma.pin != NULL ? fi_mr_desc(aqi_pins_mr(piece->rdma.pin, 0))
                                            : op->desc;
     struct iovec part = {.iov_base = piece->rdma.buf != NULL
                                          ? (void *)piece->rdma.buf->bytes

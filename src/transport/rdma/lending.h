@@ -75,7 +75,7 @@ void aqi_lending_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, aq_stat
 
 /* Process a received lending message. If it is malformed, the peer fails. */
 void aqi_lending_received(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
-/* The hook `send` of aqi_pins_params, with the struct aqi_rdma as its `host`. */
+/* The hook `send` of aqi_reg_hooks, with the struct aqi_rdma as its `host`. */
 aq_status aqi_lending_send(void *rdma, uint32_t id, const void *bytes, size_t len);
 
 /* Called in each round. */

@@ -2,44 +2,63 @@
  * Memory that a transport registers on demand.
  *
  * After memory is unmapped, no message and no put is sent before all peers that hold it have
- * returned it (aqi_pins_fenced). Other channels that may reveal the change, such as another
+ * returned it (aqi_rdma_fenced). Other channels that may reveal the change, such as another
  * network, do not wait for that. So if an adapter has pinned the pages (`cut`), the next call also
  * deregisters such memory: a transfer in progress to other pages of the piece is rejected, and
  * repeated by messages.
  */
-#include "transport/rdma/pins.h"
+#include "transport/rdma/rdma.h"
 
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "reg/limits.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-/* --- hooks of the cache ---------------------------------------------------------------------- */
+/* A registration. */
+struct pins_pinned {
+    uint64_t len;
+    void *mr[AQI_RDMA_RAILS];
+    uint64_t key[AQI_RDMA_KEY / sizeof(uint64_t)]; /* for peers */
+};
+
+/* --- hooks of the cache, whose `host` is the struct aqi_rdma --------------------------------- */
 
 /* Kept registrations serve puts, gets and peers; otherwise the source of a put may be read-only. */
-static enum aqi_pins_access pins_access(const struct aqi_pins *pins)
+static enum aqi_pins_access pins_access(const struct aqi_rdma *rdma)
 {
-    if (pins->op != NULL && pins->once) return pins->op->get ? AQI_PINS_WRITE : AQI_PINS_READ;
-    return pins->params.lends ? AQI_PINS_PEERS : AQI_PINS_WRITE;
+    const struct aqi_transfer *op = rdma->pins.op;
+    if (op != NULL && rdma->pins.once) return op->get ? AQI_PINS_WRITE : AQI_PINS_READ;
+    return rdma->lending.on ? AQI_PINS_PEERS : AQI_PINS_WRITE;
 }
 
 static aq_status pins_pin(void *host, uint64_t addr, uint64_t len, struct aqi_reg_mem *mem)
 {
-    const struct aqi_pins *pins = host;
-    aq_status st = pins->params.pin(pins->params.host, addr, len, pins_access(pins), mem);
-    if (st != AQ_OK) return st;
-    ((struct aqi_pinned *)mem->handle)->len = len;
+    struct aqi_rdma *rdma = host;
+    const struct aqi_rdma_driver *driver = rdma->driver;
+    struct pins_pinned *pinned = calloc(1, sizeof(*pinned));
+    if (pinned == NULL) return AQ_ENOTSUP;
+    aq_status st = driver->reg(rdma, (void *)(uintptr_t)addr, len, pins_access(rdma), pinned->mr);
+    if (st != AQ_OK) {
+        free(pinned);
+        return st;
+    }
+    pinned->len = len;
+    *mem = (struct aqi_reg_mem){.handle = pinned,
+                                .key = pinned->key,
+                                .key_len = driver->key(rdma, pinned->mr, addr, pinned->key)};
     aqi_count(AQI_CTR_REG_PINNED, len);
     return AQ_OK;
 }
 
 static void pins_unpin(void *host, const struct aqi_reg_mem *mem)
 {
-    const struct aqi_pins *pins = host;
-    aqi_count(AQI_CTR_REG_UNPINNED, ((const struct aqi_pinned *)mem->handle)->len);
-    pins->params.unpin(pins->params.host, mem);
+    struct aqi_rdma *rdma = host;
+    struct pins_pinned *pinned = mem->handle;
+    aqi_count(AQI_CTR_REG_UNPINNED, pinned->len);
+    rdma->driver->dereg(rdma, pinned->mr);
+    free(pinned);
 }
 
 /*
@@ -70,25 +89,26 @@ static bool pins_watch(struct aqi_pins *pins, uint64_t addr, uint64_t len)
 
 /* A key grants access to whole pages. Pinning memory that cannot be kept costs more than a
  * message. */
-static enum aqi_reg_how pins_how_lent(struct aqi_pins *pins, uint64_t addr, uint64_t len)
+static enum aqi_reg_how pins_how_lent(struct aqi_rdma *rdma, uint64_t addr, uint64_t len)
 {
-    const struct aqi_tp_hooks *hooks = &pins->params.tp->hooks;
-    uint64_t page = pins->page, first = addr & ~(page - 1);
+    const struct aqi_tp_hooks *hooks = &rdma->params.hooks;
+    uint64_t page = rdma->pins.page, first = addr & ~(page - 1);
     if (!hooks->range_ok(hooks->host, first, aqi_round_up(addr + len, page) - first))
         return AQI_REG_NEVER;
-    if (pins_watch(pins, addr, len)) return AQI_REG_KEEP;
-    return len > pins->params.max_medium ? AQI_REG_ONCE : AQI_REG_NEVER;
+    if (pins_watch(&rdma->pins, addr, len)) return AQI_REG_KEEP;
+    return len > rdma->tp.limits.max_medium ? AQI_REG_ONCE : AQI_REG_NEVER;
 }
 
 /* All pages of a transfer are watched at once. */
 static enum aqi_reg_how pins_how(void *host, uint32_t who, uint64_t addr, uint64_t len,
                                  uint64_t *from, uint64_t *to)
 {
-    struct aqi_pins *pins = host;
+    struct aqi_rdma *rdma = host;
+    struct aqi_pins *pins = &rdma->pins;
     struct aqi_transfer *op = pins->op;
     pins->once = false;
     if (pins_segment(pins, addr, len, from, to)) return AQI_REG_KEEP;
-    if (who != AQI_REG_SELF) return pins_how_lent(pins, addr, len);
+    if (who != AQI_REG_SELF) return pins_how_lent(rdma, addr, len);
     if (op->how == AQI_REG_NEVER)
         op->how = pins_watch(pins, (uintptr_t)op->local, op->len) ? AQI_REG_KEEP : AQI_REG_ONCE;
     pins->once = op->how == AQI_REG_ONCE;
@@ -98,7 +118,7 @@ static enum aqi_reg_how pins_how(void *host, uint32_t who, uint64_t addr, uint64
 static aq_status pins_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const void *bytes,
                            size_t nbytes)
 {
-    const struct aqi_tp_hooks *hooks = &((struct aqi_pins *)host)->params.tp->hooks;
+    const struct aqi_tp_hooks *hooks = &((struct aqi_rdma *)host)->params.hooks;
     (void)peer, (void)tag;
     if (!hooks->range_ok(hooks->host, addr, nbytes)) return AQ_ERANGE;
     aqi_copy_put((void *)(uintptr_t)addr, bytes, nbytes);
@@ -107,64 +127,59 @@ static aq_status pins_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag
 
 static bool pins_changed(void *host, uint64_t *addr, uint64_t *len)
 {
-    struct aqi_monitor *monitor = ((struct aqi_pins *)host)->monitor;
+    struct aqi_monitor *monitor = ((struct aqi_rdma *)host)->pins.monitor;
     return monitor != NULL && aqi_monitor_next(monitor, addr, len);
-}
-
-static aq_status pins_send(void *host, uint32_t peer, const void *bytes, size_t len)
-{
-    const struct aqi_pins *pins = host;
-    return pins->params.send(pins->params.host, peer, bytes, len);
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static aq_status pins_limits(struct aqi_pins *pins, struct aqi_reg_limits *limits)
+static aq_status pins_limits(struct aqi_rdma *rdma, uint64_t registrations,
+                             struct aqi_reg_limits *limits)
 {
-    const struct aqi_pins_params *params = &pins->params;
-    struct aqi_reg_machine machine = {.processes = params->tp->local_size,
-                                      .on_demand = params->lends};
+    bool lends = rdma->lending.on;
+    struct aqi_reg_machine machine = {.processes = rdma->params.local_size, .on_demand = lends};
     aqi_reg_machine_look(&machine);
-    pins->page = machine.page;
     aq_status st = aqi_reg_limits_from(&aqi_reg_config, &machine, limits);
     if (st != AQ_OK) return st;
-    if (params->lends) /* a control message fits a buffer */
+    if (lends) /* a control message fits a buffer */
         limits->ride = (uint32_t)aqi_min(
-            limits->ride, params->max_medium - (AQI_REG_MESSAGE_MAX - AQI_REG_RIDE_MAX));
-    if (params->registrations != 0) {
-        uint64_t lent = params->lends ? params->registrations / 4 * 3 : 0;
-        if (params->lends) limits->main.regions = aqi_min(limits->main.regions, lent);
-        limits->victim.regions = aqi_min(limits->victim.regions, params->registrations - lent);
+            limits->ride, rdma->tp.limits.max_medium - (AQI_REG_MESSAGE_MAX - AQI_REG_RIDE_MAX));
+    if (registrations != 0) {
+        uint64_t lent = lends ? registrations / 4 * 3 : 0;
+        if (lends) limits->main.regions = aqi_min(limits->main.regions, lent);
+        limits->victim.regions = aqi_min(limits->victim.regions, registrations - lent);
     }
-    pins->region = limits->region;
-    pins->ride = limits->ride;
+    rdma->pins.page = machine.page;
+    rdma->pins.region = limits->region;
+    rdma->pins.ride = limits->ride;
     return AQ_OK;
 }
 
-aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins)
+aq_status aqi_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut)
 {
-    struct aqi_reg_params reg = {.peers = params->lends ? params->tp->size : 1,
-                                 .cut = params->cut,
+    const char *name = rdma->driver->name;
+    struct aqi_pins *pins = &rdma->pins;
+    struct aqi_reg_params reg = {.peers = rdma->lending.on ? rdma->params.size : 1,
+                                 .cut = cut,
                                  .hooks = {.pin = pins_pin,
                                            .unpin = pins_unpin,
                                            .how = pins_how,
                                            .changed = pins_changed,
-                                           .send = pins_send,
+                                           .send = aqi_lending_send,
                                            .ride = pins_ride,
-                                           .host = pins}};
+                                           .host = rdma}};
     char why[160];
-    pins->params = *params;
     aqi_pool_init(&pins->uses, sizeof(struct aqi_reg_use), 64, false);
-    aq_status st = pins_limits(pins, &reg.limits);
+    aq_status st = pins_limits(rdma, registrations, &reg.limits);
     if (st != AQ_OK) return st;
     if (aqi_reg_config.probe)
         reg.limits.victim.bytes = aqi_reg_probe(&reg.hooks, reg.limits.victim.bytes);
     /* Threads that make no calls here may also unmap memory. */
-    if (params->cut && aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
+    if (cut && aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
         aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
-        aqi_log(AQI_LOG_INFO, params->name, "%s", why);
-    pins->keeps = !params->cut || pins->monitor != NULL;
-    aqi_log(AQI_LOG_INFO, params->name,
+        aqi_log(AQI_LOG_INFO, name, "%s", why);
+    pins->keeps = !cut || pins->monitor != NULL;
+    aqi_log(AQI_LOG_INFO, name,
             "registrations: %llu bytes in %llu pieces for peers, and %llu bytes in %llu pieces for "
             "this process, in regions of %llu bytes",
             (unsigned long long)reg.limits.main.bytes, (unsigned long long)reg.limits.main.regions,
@@ -212,6 +227,11 @@ void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use)
     aqi_reg_release(pins->reg, use);
     aqi_pool_put(&pins->uses, use);
     pins->due = true;
+}
+
+void *aqi_pins_mr(const struct aqi_reg_use *use, unsigned rail)
+{
+    return ((const struct pins_pinned *)use->mem->handle)->mr[rail];
 }
 
 void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment)

@@ -14,6 +14,8 @@
 #include "reg/reg.h"
 #include "transport/transport.h"
 
+struct aqi_rdma;
+
 /* How the local memory of a transfer is reached. */
 enum aqi_op_by {
     AQI_BY_KNOWN, /* it lies in a registration that the caller knows, or needs none */
@@ -54,31 +56,6 @@ enum aqi_pins_access {
     AQI_PINS_BUFFERS /* messages, puts and gets */
 };
 
-/* The first member of a transport's record of a registration (aqi_reg_mem.handle). */
-struct aqi_pinned {
-    uint64_t len;
-};
-
-struct aqi_pins_params {
-    const struct aqi_tp_params *tp; /* as the transport was opened */
-    const char *name;               /* of the transport */
-    size_t max_medium;
-    uint64_t registrations; /* maximum number; 0: no limit */
-    bool lends;             /* to peers; the same in all processes */
-    /*
-     * The network pins pages, so kept memory is watched, and memory that has changed is
-     * deregistered at once: the network then answers with an error. If false, the network accesses
-     * whatever is mapped at the address.
-     */
-    bool cut;
-    /* As in aqi_reg_hooks; `send` only for a process that lends. */
-    aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
-                     struct aqi_reg_mem *mem);
-    void (*unpin)(void *host, const struct aqi_reg_mem *mem);
-    aq_status (*send)(void *host, uint32_t peer, const void *bytes, size_t len);
-    void *host;
-};
-
 /* Memory that is not unmapped while peers may access it. */
 struct aqi_pins_segment {
     uint64_t addr, len;
@@ -86,7 +63,6 @@ struct aqi_pins_segment {
 };
 
 struct aqi_pins {
-    struct aqi_pins_params params;
     struct aqi_reg *reg;         /* NULL: not open */
     struct aqi_monitor *monitor; /* NULL: nothing is watched */
     bool keeps;                  /* memory outside the segments is also kept */
@@ -100,8 +76,14 @@ struct aqi_pins {
     bool due;                /* there may be something to unpin or send */
 };
 
-/* @return AQ_ESETTING, AQ_ENOMEM: it must be closed even then */
-aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins);
+/*
+ * Open rdma->pins; `registrations`: maximum number, 0: no limit. `cut`: the network pins pages, so
+ * kept memory is watched, and memory that has changed is deregistered at once: the network then
+ * answers with an error. If false, the network accesses whatever is mapped at the address.
+ *
+ * @return AQ_ESETTING, AQ_ENOMEM: it must be closed even then
+ */
+aq_status aqi_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut);
 void aqi_pins_close(struct aqi_pins *pins); /* nothing may be in use; no-op if not open */
 /* Advice for aqinfo on how to improve it; "" if there is none. */
 void aqi_pins_advise(char *advice, size_t len);
@@ -123,23 +105,12 @@ static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len
 struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op, size_t offset,
                                  size_t *len);
 void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
+void *aqi_pins_mr(const struct aqi_reg_use *use, unsigned rail); /* as `reg` returned it */
 
 /* Offer this memory: whole pieces of it may be pinned and lent. */
 void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment);
 /* The memory is about to change: if it was offered, withdraw it and revoke what was lent of it. */
 void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment);
-
-/*
- * Whether a peer holds a key of memory that has changed. If so, no message may leave and no put may
- * begin. Puts that have begun are not held back: if they were, their memory would not be returned
- * to the peer, and processes might deadlock.
- */
-static inline bool aqi_pins_fenced(struct aqi_pins *pins)
-{
-    return AQI_UNLIKELY(pins->params.lends) &&
-           aqi_reg_counts(pins->reg)->sent != 0 && /* something was ever lent */
-           aqi_reg_fenced(pins->reg);
-}
 
 /* Unpin what was unmapped or is not kept, and notify the peers that hold it. */
 static inline void aqi_pins_progress(struct aqi_pins *pins)

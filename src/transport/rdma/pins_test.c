@@ -1,5 +1,5 @@
 /* Tests pins.c, with an adapter that only counts. */
-#include "transport/rdma/pins.h"
+#include "transport/rdma/rdma.h"
 
 #include "reg/limits.h"
 
@@ -22,17 +22,18 @@ static struct {
     aq_status status;
 } card;
 
-static struct aqi_pins pins;
-static struct aqi_tp_params params = {.local_size = 1};
+static struct aqi_rdma rdma;
+static struct aqi_pins *const pins = &rdma.pins;
 
-static aq_status card_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
-                          struct aqi_reg_mem *mem)
+static aq_status card_reg(struct aqi_rdma *of, void *addr, size_t len, enum aqi_pins_access access,
+                          void *mr[AQI_RDMA_RAILS])
 {
-    assert_ptr_equal(host, &card);
-    assert_int_equal(addr % pins.page, 0);
+    assert_ptr_equal(of, &rdma);
+    assert_int_equal((uintptr_t)addr % pins->page, 0);
     if (card.status != AQ_OK) return card.status;
-    *mem = (struct aqi_reg_mem){.handle = calloc(1, sizeof(struct aqi_pinned))};
-    assert_non_null(mem->handle);
+    size_t *bytes = mr[0] = malloc(sizeof(*bytes));
+    assert_non_null(bytes);
+    *bytes = len;
     card.made++;
     card.access = access;
     card.bytes += len;
@@ -40,35 +41,37 @@ static aq_status card_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins
     return AQ_OK;
 }
 
-static void card_unpin(void *host, const struct aqi_reg_mem *mem)
+static void card_dereg(struct aqi_rdma *of, void *mr[AQI_RDMA_RAILS])
 {
-    assert_ptr_equal(host, &card);
+    assert_ptr_equal(of, &rdma);
     card.ended++;
-    card.bytes -= ((struct aqi_pinned *)mem->handle)->len;
-    free(mem->handle);
+    card.bytes -= *(const size_t *)mr[0];
+    free(mr[0]);
 }
+
+static size_t card_key(struct aqi_rdma *of, void *const mr[AQI_RDMA_RAILS], uint64_t addr,
+                       void *key)
+{
+    return 0;
+}
+
+static const struct aqi_rdma_driver driver = {
+    .name = "test", .reg = card_reg, .dereg = card_dereg, .key = card_key};
 
 static bool reaches_what_is_mapped; /* the network does not pin pages */
 
 static void open_with(unsigned monitor, const char *victim, uint64_t registrations)
 {
-    const struct aqi_pins_params with = {.tp = &params,
-                                         .name = "test",
-                                         .cut = !reaches_what_is_mapped,
-                                         .registrations = registrations,
-                                         .pin = card_pin,
-                                         .unpin = card_unpin,
-                                         .host = &card};
     memset(&card, 0, sizeof(card));
-    memset(&pins, 0, sizeof(pins));
+    rdma = (struct aqi_rdma){.driver = &driver, .params.local_size = 1};
     aqi_reg_config.monitor = monitor;
     aqi_reg_config.victim = victim;
-    assert_int_equal(aqi_pins_open(&with, &pins), AQ_OK);
+    assert_int_equal(aqi_pins_open(&rdma, registrations, !reaches_what_is_mapped), AQ_OK);
 }
 
 static void close_all(void)
 {
-    aqi_pins_close(&pins);
+    aqi_pins_close(pins);
     assert_int_equal(card.bytes, 0);
     assert_int_equal(card.made, card.ended);
 }
@@ -76,7 +79,7 @@ static void close_all(void)
 static void open_with_monitor_or_skip(void)
 {
     open_with(AQI_REG_MONITOR_AUTO, "", 0);
-    if (pins.monitor != NULL) return;
+    if (pins->monitor != NULL) return;
     close_all();
     skip();
 }
@@ -99,16 +102,16 @@ static size_t transfer(unsigned char *at, bool get)
     while (done < LEN) {
         assert_true(count < PIECES);
         size_t len = LEN - done;
-        uses[count] = aqi_pins_get(&pins, &op, done, &len);
+        uses[count] = aqi_pins_get(pins, &op, done, &len);
         if (uses[count] == NULL) break;
         assert_true(len != 0 && len <= LEN - done);
         done += len;
         count++;
     }
     while (count != 0)
-        aqi_pins_put(&pins, uses[--count]);
-    while (pins.due)
-        aqi_pins_progress(&pins);
+        aqi_pins_put(pins, uses[--count]);
+    while (pins->due)
+        aqi_pins_progress(pins);
     return done;
 }
 
@@ -139,8 +142,8 @@ static void what_changes_is_pinned_anew(void **unused)
     assert_int_equal(card.made, 2 * made);
     munmap(at, LEN);
     do /* without another transfer; a call unpins a few */
-        aqi_pins_progress(&pins);
-    while (pins.due);
+        aqi_pins_progress(pins);
+    while (pins->due);
     assert_int_equal(card.bytes, 0);
     close_all();
 }
@@ -148,7 +151,7 @@ static void what_changes_is_pinned_anew(void **unused)
 static void without_a_monitor_nothing_is_kept(void **unused)
 {
     open_with(AQI_REG_MONITOR_NONE, "", 0);
-    assert_null(pins.monitor);
+    assert_null(pins->monitor);
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
     assert_int_equal(card.access, AQI_PINS_READ);
@@ -166,7 +169,7 @@ static void without_pages_nothing_is_watched(void **unused)
     reaches_what_is_mapped = true;
     for (unsigned monitor = AQI_REG_MONITOR_AUTO; monitor <= AQI_REG_MONITOR_NONE; monitor++) {
         open_with(monitor, "", 0);
-        assert_null(pins.monitor);
+        assert_null(pins->monitor);
         unsigned char *at = map(NULL);
         assert_int_equal(transfer(at, false), LEN);
         unsigned made = card.made;
@@ -190,7 +193,7 @@ static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
     open_with(AQI_REG_MONITOR_AUTO, "", 0);
     aqi_pins_advise(advice, sizeof(advice));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_null(pins.monitor);
+    assert_null(pins->monitor);
     assert_non_null(strstr(advice, "memory outside the segments is registered for each transfer"));
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);

@@ -198,11 +198,17 @@ static inline void aqi_rdma_unlock(struct aqi_rdma *rdma)
     if (rdma->locks) aqi_spin_unlock(&rdma->lock);
 }
 
-/* Whether no message may be sent and no put started, because a peer holds memory that has
- * changed. */
+/*
+ * Whether a peer holds a key of memory that has changed. If so, no message may leave and no put may
+ * begin. Puts that have begun are not held back: if they were, their memory would not be returned
+ * to the peer, and processes might deadlock.
+ */
 static inline bool aqi_rdma_fenced(struct aqi_rdma *rdma)
 {
-    return aqi_pins_fenced(&rdma->pins) && !rdma->draining;
+    struct aqi_reg *reg = rdma->pins.reg;
+    return AQI_UNLIKELY(rdma->lending.on) &&
+           aqi_reg_counts(reg)->sent != 0 && /* something was ever lent */
+           aqi_reg_fenced(reg) && !rdma->draining;
 }
 
 /* Initialize: nothing is in flight. */
@@ -351,8 +357,6 @@ static inline enum aqi_log_level aqi_rdma_loud(const struct aqi_rdma *rdma)
 {
     return rdma->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN;
 }
-aq_status aqi_rdma_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut);
-void *aqi_rdma_pinned_mr(const struct aqi_reg_use *use, unsigned rail); /* as `reg` returned it */
 
 /* transfer.c. With the lock held. */
 /* AQ_ERANGE: the range does not lie in `rmem`. Also without the lock. */
