@@ -88,18 +88,6 @@ void aqi_pins_close(struct aqi_pins *pins); /* nothing may be in use; no-op if n
 /* Advice for aqinfo on how to improve it; "" if there is none. */
 void aqi_pins_advise(char *advice, size_t len);
 
-/*
- * How to reach `len` bytes that are not registered: up to `bounce` bytes are copied, but if memory
- * stays pinned, no more than `buffer`, the size of one bounce buffer: each further one costs more
- * than pinning.
- */
-static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len, uint64_t bounce,
-                                         size_t buffer)
-{
-    uint64_t most = pins->keeps ? aqi_min(bounce, buffer) : bounce;
-    return len <= most ? AQI_BY_BOUNCE : AQI_BY_PINS;
-}
-
 /* Pin the start of the `*len` bytes at `offset` of `op`, and reduce `*len` to what was pinned.
  * NULL: it cannot be pinned. */
 struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op, size_t offset,

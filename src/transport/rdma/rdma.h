@@ -400,15 +400,19 @@ static inline bool aqi_rdma_copied(struct aqi_transfer *op)
     op->local = memcpy(op->copy, op->local, op->len);
     return true;
 }
-/* How the local memory of `op` is reached, if it must be registered; `known`: it is; up to `bounce`
- * bytes are copied. */
+/*
+ * How the local memory of `op` is reached, if it must be registered; `known`: it is. Otherwise up
+ * to `bounce` bytes are copied, but if memory stays pinned, no more than fit in one buffer: each
+ * further one costs more than pinning.
+ */
 static inline void aqi_rdma_local(const struct aqi_rdma *rdma, struct aqi_transfer *op, bool known,
                                   uint64_t bounce)
 {
+    uint64_t most = rdma->pins.keeps ? aqi_min(bounce, rdma->buffer) : bounce;
     if (aqi_rdma_copied(op))
         op->by = AQI_BY_BOUNCE;
     else if (!known)
-        op->by = aqi_pins_by(&rdma->pins, op->len, bounce, rdma->buffer);
+        op->by = op->len <= most ? AQI_BY_BOUNCE : AQI_BY_PINS;
 }
 bool aqi_rdma_piece_memory(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece);
 /*
