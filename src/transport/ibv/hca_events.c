@@ -12,13 +12,14 @@
 static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type type)
 {
     struct hca_rail *rail = &hca->rail[r];
-    if (rail->gone) return;
+    if (hca_has_rail(hca->gone, r)) return;
     bool down = type == IBV_EVENT_PORT_ERR;
     bool changed = type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_GID_CHANGE ||
                    type == IBV_EVENT_LID_CHANGE;
     if (!down && !changed) return;
-    if (type != IBV_EVENT_GID_CHANGE && type != IBV_EVENT_LID_CHANGE) rail->down = down;
-    rail->back = rail->down ? 0 : hca->rdma.now + EVENTS_BACK_NS;
+    if (type == IBV_EVENT_PORT_ACTIVE) hca->down &= ~(1u << r);
+    if (down) hca->down |= 1u << r;
+    rail->back = hca_has_rail(hca->down, r) ? 0 : hca->rdma.now + EVENTS_BACK_NS;
     if (down) hca_repair_port_down(hca, r);
 }
 
@@ -28,12 +29,12 @@ static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type 
  */
 static void hca_events_fatal(struct hca_tp *hca, unsigned r)
 {
-    struct hca_rail *rail = &hca->rail[r];
-    if (rail->gone) return;
-    rail->gone = rail->down = true;
-    rail->back = 0;
+    if (hca_has_rail(hca->gone, r)) return;
+    hca->gone |= 1u << r;
+    hca->down |= 1u << r;
+    hca->rail[r].back = 0;
     /* Otherwise its event would wake sleeping threads forever. */
-    (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, rail->context->async_fd, NULL);
+    (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, hca->rail[r].context->async_fd, NULL);
     hca_greet_gone(hca, r);
     hca_repair_port_down(hca, r);
 }
@@ -64,7 +65,7 @@ static const char *hca_events_meaning(const struct hca_tp *hca, unsigned r,
 {
     uint32_t all = (1u << hca->rails) - 1;
     if (type != IBV_EVENT_PORT_ERR) return "";
-    return (all & ~hca_rails_down(hca) & ~(1u << r)) != 0
+    return (all & ~hca->down & ~(1u << r)) != 0
                ? "; others take over until it is back"
                : "; no other port is left, so all transfers wait until it is back: check the "
                  "cable, the network interface (\"ip link\") or the subnet manager";
@@ -78,7 +79,7 @@ static void hca_events_one(struct hca_tp *hca, unsigned r, const struct ibv_asyn
     if (hca_events_is_of_port(type) && event->element.port_num != rail->port) return;
     bool bad = type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
                type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_DEVICE_FATAL;
-    bool back = type == IBV_EVENT_PORT_ACTIVE && rail->down;
+    bool back = type == IBV_EVENT_PORT_ACTIVE && hca_has_rail(hca->down, r);
     aqi_log(bad || back ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s%s", rail->name,
             hca_verbs.event_type_str(type), hca_events_meaning(hca, r, type));
     if (type == IBV_EVENT_DEVICE_FATAL)

@@ -99,7 +99,7 @@ static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
  */
 static void hca_greet_failed(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
 {
-    if (wc->status == IBV_WC_WR_FLUSH_ERR || hca->rail[rail].gone) return;
+    if (wc->status == IBV_WC_WR_FLUSH_ERR || hca_has_rail(hca->gone, rail)) return;
     aqi_log(AQI_LOG_INFO, "ibv", "%s could not send a greeting (%s), and will try again",
             hca->rail[rail].name, hca_verbs.wc_status_str(wc->status));
     hca_greet_gone(hca, rail);
@@ -187,7 +187,7 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
  * one. */
 static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
-    uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca);
+    uint32_t all = hca_rails_of(hca, peer) & ~hca->gone;
     struct ibv_ah_attr path;
     if (peer->ah[rail] != NULL) return true;
     hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
@@ -231,7 +231,7 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
 static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_greeter *greeter = &hca->greeter;
-    if (greeter->out == HCA_GREETINGS_OUT || hca->rail[rail].gone) return;
+    if (greeter->out == HCA_GREETINGS_OUT || hca_has_rail(hca->gone, rail)) return;
     if (!hca_greet_reach(hca, peer, rail)) return;
     uint32_t slot = hca->rails * HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
     struct hca_greeting greeting;
@@ -306,7 +306,7 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
  */
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
-    if (hca_rails_down(hca) == (1u << hca->rails) - 1) return;
+    if (hca->down == (1u << hca->rails) - 1) return;
     if (peer->doubted || hca->rdma.now - peer->called < GREET_DOUBT_NS) return;
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s; still trying; %s",
@@ -318,14 +318,14 @@ static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_greet_find(hca, peer) != AQ_OK) return;
-    uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca), good = all & ~peer->failed;
+    uint32_t all = hca_rails_of(hca, peer) & ~hca->gone, good = all & ~peer->failed;
     if (all == 0) {
         aqi_rdma_fail(&hca->rdma, &peer->rdma,
                       "every adapter that reaches it has failed completely");
         return;
     }
     if (good == 0) good = all;
-    while ((good >> peer->voice & 1) == 0)
+    while (!hca_has_rail(good, peer->voice))
         peer->voice = (peer->voice + 1) % HCA_RAILS;
     hca_greet_say(hca, peer, peer->voice);
     peer->voice = (peer->voice + 1) % HCA_RAILS;
@@ -394,7 +394,7 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     peer->connected = true;
     uint32_t all = hca_rails_of(hca, peer);
     peer->used = all & ~(peer->failed | greeting->failed);
-    if (peer->used == 0) peer->used = all & ~hca_rails_gone(hca);
+    if (peer->used == 0) peer->used = all & ~hca->gone;
     peer->first = (unsigned)__builtin_ctz(peer->used);
     if (!hca_message_prepare(hca, peer)) {
         aqi_rdma_fail(&hca->rdma, &peer->rdma, "no buffer for messages: %s", aq_error_message());
@@ -433,12 +433,12 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     struct hca_peer *peer = hca_peer_at(hca, greeting->from);
     if (peer == NULL || peer->state == HCA_DOWN || peer->broken)
         return; /* the peer will repeat it */
-    if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
+    if (hca_greet_find(hca, peer) != AQ_OK || !hca_has_rail(hca_rails_of(hca, peer), rail)) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
     hca_greet_follow(hca, peer, greeting);
     if ((int32_t)(greeting->generation - peer->generation) > 0) {
-        peer->failed = greeting->failed | hca_rails_down(hca);
+        peer->failed = greeting->failed | hca->down;
         if (peer->state != HCA_IDLE) {
             hca_repair_begin(hca, peer, greeting->generation, "the peer requested it");
             return;

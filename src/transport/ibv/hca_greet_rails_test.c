@@ -76,8 +76,7 @@ static void greetings_take_turns(void **unused)
     };
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         if (i != 0) close_all(unused), open_two_rails(unused);
-        for (unsigned r = 0; r < RAILS; r++)
-            ends[0].hca->rail[r].gone = (rows[i].gone >> r & 1) != 0;
+        ends[0].hca->gone = rows[i].gone;
         other(0)->failed = rows[i].failed;
         call(0);
         for (unsigned n = 1; n < 4; n++)
@@ -89,7 +88,7 @@ static void greetings_take_turns(void **unused)
         }
     }
     close_all(unused), open_two_rails(unused);
-    ends[0].hca->rail[0].gone = ends[0].hca->rail[1].gone = true;
+    ends[0].hca->gone = 3;
     call(0);
     assert_int_equal(said, 0);
     assert_int_equal(other(0)->state, HCA_DOWN);
@@ -147,7 +146,7 @@ static void what_an_adapter_did_not_send_makes_room(void **unused)
         say_next(0);
     assert_int_equal(said, HCA_GREETINGS_OUT + HCA_GREETINGS_OUT / 2);
     /* Nothing more is done with an adapter that is gone. */
-    hca->rail[1].gone = true;
+    hca->gone = 1u << 1;
     fail_greeting(0, 1, IBV_WC_FATAL_ERR);
     assert_int_equal(buffers[0][1].head, posted_second);
 }
@@ -177,8 +176,7 @@ static void who_does_not_answer_is_reported(void **unused)
         if (down != 0) close_all(unused), open_two_rails(unused);
         struct hca_tp *hca = ends[0].hca;
         unsigned before = said;
-        for (unsigned r = 0; r < RAILS; r++)
-            hca->rail[r].down = (down >> r & 1) != 0;
+        hca->down = down;
         capture_start(&told);
         call(0);
         hca->rdma.now += 10 * SECONDS - 1;

@@ -76,8 +76,6 @@ struct hca_rail {
     uint8_t port;
     int gid_index, gid_rank;
     struct hca_place place;
-    bool down;     /* reported down by the adapter */
-    bool gone;     /* the adapter has failed as a whole: permanently down */
     uint64_t back; /* when to try to use it again, after an event; 0: no event */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -258,6 +256,8 @@ struct hca_tp {
     struct aqi_rdma rdma;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
+    uint32_t down;        /* rails reported down by their adapters, as bits */
+    uint32_t gone;        /* those whose adapter has failed as a whole: permanently down */
     uint64_t looked;      /* the last check for events that no completion signals */
     uint32_t depth;       /* requests in flight to a peer */
     uint32_t sends;       /* entries of a link's send queue */
@@ -384,22 +384,10 @@ static inline uint32_t hca_rails_of(const struct hca_tp *hca, const struct hca_p
     return (1u << aqi_min(hca->rails, peer->addr.rails)) - 1;
 }
 
-/* The rails whose port is down, as bits. */
-static inline uint32_t hca_rails_down(const struct hca_tp *hca)
+/* Whether this rail is one of `rails`, as bits. */
+static inline bool hca_has_rail(uint32_t rails, unsigned rail)
 {
-    uint32_t down = 0;
-    for (unsigned r = 0; r < hca->rails; r++)
-        down |= (uint32_t)hca->rail[r].down << r;
-    return down;
-}
-
-/* The rails whose adapter is gone, as bits. */
-static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
-{
-    uint32_t gone = 0;
-    for (unsigned r = 0; r < hca->rails; r++)
-        gone |= (uint32_t)hca->rail[r].gone << r;
-    return gone;
+    return (rails >> rail & 1) != 0;
 }
 
 /* Buffers for the control messages of a peer. */

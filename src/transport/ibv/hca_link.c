@@ -66,7 +66,7 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
         aqi_count(AQI_CTR_LINKED_BYTES, hca_peer_memory(hca));
     }
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++)
-        if (peer->link[r].qp == NULL && !hca->rail[r].gone)
+        if (peer->link[r].qp == NULL && !hca_has_rail(hca->gone, r))
             st = hca_link_create(hca, peer, &peer->link[r], &hca->rail[r]);
     return st;
 }
@@ -130,7 +130,7 @@ void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct h
                        unsigned reads)
 {
     for (unsigned r = 0; r < hca->rails; r++) {
-        if ((peer->used >> r & 1) == 0 ||
+        if (!hca_has_rail(peer->used, r) ||
             hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads) == AQ_OK)
             continue;
         if (peer->used == 1u << r)

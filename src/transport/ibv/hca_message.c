@@ -73,8 +73,8 @@ static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct h
                                         const struct hca_link *link, const struct aqi_am *am)
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    return !hca->rdma.locks && !hca->rdma.lending.on && am->nbytes == 0 &&
-           peer->state == HCA_UP && peer->again == NULL && hca->rdma.free != NULL &&
+    return !hca->rdma.locks && !hca->rdma.lending.on && am->nbytes == 0 && peer->state == HCA_UP &&
+           peer->again == NULL && hca->rdma.free != NULL &&
            hca->rdma.bounced < hca_config.bounces && !hca_ring_is_ours(peer) &&
            !hca_link_is_full(hca, link) &&
            (reply || peer->awaited < peer->replies[link->rail] || peer->awaited == hca->depth);
@@ -171,7 +171,7 @@ aq_status hca_message_open(struct hca_tp *hca)
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 {
     unsigned rail = peer->first;
-    bool posted = (peer->posted >> rail & 1) != 0;
+    bool posted = hca_has_rail(peer->posted, rail);
     uint32_t replies = peer->replies[rail], awaited = (uint32_t)aqi_max(replies, peer->awaited);
     uint32_t requests = posted ? 0 : hca->depth + hca_control_buffers(hca);
     peer->posted |= 1u << rail;

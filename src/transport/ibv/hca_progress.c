@@ -209,7 +209,7 @@ aq_status hca_arm(struct aqi_tp *tp, bool on)
         go = hca->rdma.held == NULL && hca->rdma.lost == NULL &&
              hca->rdma.lending.refused == NULL && hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
-        go = hca->rail[r].gone || hca_progress_rail_arm(&hca->rail[r]);
+        go = hca_has_rail(hca->gone, r) || hca_progress_rail_arm(&hca->rail[r]);
     aqi_rdma_unlock(&hca->rdma);
     return go ? AQ_OK : AQ_AGAIN;
 }

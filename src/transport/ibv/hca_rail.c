@@ -222,7 +222,7 @@ struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t
 bool hca_rails_register(struct hca_tp *hca, void *mr[HCA_RAILS], void *addr, size_t len, int access)
 {
     for (unsigned r = 0; r < hca->rails; r++) {
-        if (hca->rail[r].gone) continue;
+        if (hca_has_rail(hca->gone, r)) continue;
         mr[r] = hca_rail_register(&hca->rail[r], addr, len, access);
         if (mr[r] == NULL) return false;
     }

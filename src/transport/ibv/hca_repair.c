@@ -45,8 +45,8 @@ void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
     uint32_t all = hca_rails_of(hca, peer);
     if (peer->broken || peer->state == HCA_DOWN) return;
     peer->failed |= 1u << rail;
-    if ((peer->failed & all) == all) peer->failed = hca_rails_down(hca);
-    if ((peer->failed & all) == all) peer->failed = hca_rails_gone(hca);
+    if ((peer->failed & all) == all) peer->failed = hca->down;
+    if ((peer->failed & all) == all) peer->failed = hca->gone;
     if (peer->failed != 0) aqi_count(AQI_CTR_RAILS_FAILED, 1);
     hca_repair_begin(hca, peer, 0, why);
 }
@@ -54,20 +54,20 @@ void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
 {
     char why[128];
-    bool gone = hca->rail[rail].gone;
+    bool gone = hca_has_rail(hca->gone, rail);
     snprintf(why, sizeof(why), "%s %s", hca->rail[rail].name,
              gone ? "has failed completely" : "is down");
     for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
         struct hca_peer *peer = hca_peer_at(hca, id);
         bool told = peer != NULL && peer->addr.rails != 0; /* how many it has */
         uint32_t all = told ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
-        if (gone && peer != NULL && (all & ~hca_rails_gone(hca)) == 0) {
+        if (gone && peer != NULL && (all & ~hca->gone) == 0) {
             aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s, and no other adapter reaches this peer",
                           why);
             continue;
         }
         bool uses = peer != NULL && (peer->state == HCA_UP || peer->state == HCA_CALLING) &&
-                    (peer->failed >> rail & 1) == 0;
+                    !hca_has_rail(peer->failed, rail);
         if (uses && (hca_rails_of(hca, peer) & ~(1u << rail)) != 0)
             hca_repair_without(hca, peer, rail, why);
         if (gone && peer != NULL) peer->failed |= 1u << rail; /* regardless of its state */
@@ -81,8 +81,8 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
              moved ? " with another address" : "");
     for (uint32_t id = 0; id < hca->rdma.params.size && !hca->rdma.draining; id++) {
         struct hca_peer *peer = hca_peer_at(hca, id);
-        if (peer == NULL || (hca_rails_of(hca, peer) >> rail & 1) == 0) continue;
-        bool left_out = (peer->failed >> rail & 1) != 0;
+        if (peer == NULL || !hca_has_rail(hca_rails_of(hca, peer), rail)) continue;
+        bool left_out = hca_has_rail(peer->failed, rail);
         if ((peer->state != HCA_UP && peer->state != HCA_CALLING) || !(left_out || moved)) continue;
         if (left_out) aqi_count(AQI_CTR_RAILS_BACK, 1);
         peer->failed &= ~(1u << rail);

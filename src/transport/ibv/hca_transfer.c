@@ -27,7 +27,7 @@ static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op 
     unsigned count = op->op.is_long ? 1 : hca->rails;
     for (unsigned i = 0; i < count && hca->out < hca->room; i++) {
         unsigned r = (first + i) % hca->rails;
-        if ((peer->used >> r & 1) != 0 && peer->link[r].pieces < hca_config.sends) return r;
+        if (hca_has_rail(peer->used, r) && peer->link[r].pieces < hca_config.sends) return r;
     }
     return HCA_RAILS;
 }
@@ -187,7 +187,7 @@ static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const str
                                              const struct hca_link *link)
 {
     return peer->state == HCA_UP && ((uintptr_t)peer->rdma.waiting | (uintptr_t)peer->again) == 0 &&
-           (peer->used >> link->rail & 1) != 0 && link->head - link->tail < hca_config.sends &&
+           hca_has_rail(peer->used, link->rail) && link->head - link->tail < hca_config.sends &&
            hca->out < hca->room;
 }
 
