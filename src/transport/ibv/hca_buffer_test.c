@@ -20,30 +20,19 @@ static struct ibv_mr *card_refuses(struct ibv_pd *pd, void *addr, size_t len, in
 
 static int open_all(void **unused)
 {
-    memset(ends, 0, sizeof(ends));
-    hca_config.ring_peers = 0;
     arrived = 0;
     world_cards();
     world_open(MEDIUM);
-    for (unsigned i = 0; i < ENDS; i++) {
-        snprintf(ends[i].hca->rail[0].name, sizeof(ends[i].hca->rail[0].name), "none:1");
+    for (unsigned i = 0; i < ENDS; i++)
         ends[i].hca->rdma.tp.hooks.deliver = on_message;
-    }
     hca_verbs.reg_mr = card_refuses;
-    return 0;
-}
-
-static int close_all(void **unused)
-{
-    world_close();
     return 0;
 }
 
 static aq_status request(unsigned from, unsigned to)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    return hca_am_send(&ends[from].hca->rdma.tp, &hca_peer_at(ends[from].hca, to)->rdma.peer, &am,
-                       NULL);
+    return world_send(from, to, &am);
 }
 
 static void take_all(struct hca_tp *hca)
@@ -114,13 +103,10 @@ static void a_peer_without_buffers_is_not_connected(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_is_short_waits_for_those_in_use, open_all, close_all),
-        cmocka_unit_test_setup_teardown(where_nothing_comes_back_the_peer_fails, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(without_one_for_the_reply_the_peer_fails, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(a_peer_without_buffers_is_not_connected, open_all,
-                                        close_all),
+        WORLD_TEST(who_is_short_waits_for_those_in_use),
+        WORLD_TEST(where_nothing_comes_back_the_peer_fails),
+        WORLD_TEST(without_one_for_the_reply_the_peer_fails),
+        WORLD_TEST(a_peer_without_buffers_is_not_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,21 +264,18 @@ static void half_connected_is_not_up(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(two_meet_over_both_rails, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(numbers_are_random, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(a_greeting_says_what_the_adapter_can, open_two_rails,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(greetings_take_turns, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(who_has_no_way_is_lost, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(what_an_adapter_did_not_send_makes_room, open_two_rails,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(a_rail_that_fails_to_receive_is_prepared_again,
-                                        open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(who_does_not_answer_is_reported, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(all_rails_are_followed, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(only_rails_of_both_count, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(who_meets_agrees_on_rails, open_two_rails, close_all),
-        cmocka_unit_test_setup_teardown(half_connected_is_not_up, open_two_rails, close_all),
+        RAILS_TEST(two_meet_over_both_rails),
+        RAILS_TEST(numbers_are_random),
+        RAILS_TEST(a_greeting_says_what_the_adapter_can),
+        RAILS_TEST(greetings_take_turns),
+        RAILS_TEST(who_has_no_way_is_lost),
+        RAILS_TEST(what_an_adapter_did_not_send_makes_room),
+        RAILS_TEST(a_rail_that_fails_to_receive_is_prepared_again),
+        RAILS_TEST(who_does_not_answer_is_reported),
+        RAILS_TEST(all_rails_are_followed),
+        RAILS_TEST(only_rails_of_both_count),
+        RAILS_TEST(who_meets_agrees_on_rails),
+        RAILS_TEST(half_connected_is_not_up),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());

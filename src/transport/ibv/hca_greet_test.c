@@ -313,20 +313,19 @@ static void the_first_greeting_is_at_once(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(two_meet, open_all, close_all),
-        cmocka_unit_test_setup_teardown(both_call, open_all, close_all),
-        cmocka_unit_test_setup_teardown(who_is_not_known_is_not_up, open_all, close_all),
-        cmocka_unit_test_setup_teardown(who_moves_is_followed, open_all, close_all),
-        cmocka_unit_test_setup_teardown(the_failed_are_used_if_there_is_no_other, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(the_unknown_are_not_answered, open_all, close_all),
-        cmocka_unit_test_setup_teardown(what_is_no_greeting_is_dropped, open_all, close_all),
-        cmocka_unit_test_setup_teardown(who_differs_is_lost, open_all, close_all),
-        cmocka_unit_test_setup_teardown(other_processes_are_not_heard, open_all, close_all),
-        cmocka_unit_test_setup_teardown(only_a_later_connection_replaces_one, open_all, close_all),
-        cmocka_unit_test_setup_teardown(addresses_are_checked, open_all, close_all),
-        cmocka_unit_test_setup_teardown(pauses_grow, open_all, close_all),
-        cmocka_unit_test_setup_teardown(the_first_greeting_is_at_once, open_all, close_all),
+        GREET_TEST(two_meet),
+        GREET_TEST(both_call),
+        GREET_TEST(who_is_not_known_is_not_up),
+        GREET_TEST(who_moves_is_followed),
+        GREET_TEST(the_failed_are_used_if_there_is_no_other),
+        GREET_TEST(the_unknown_are_not_answered),
+        GREET_TEST(what_is_no_greeting_is_dropped),
+        GREET_TEST(who_differs_is_lost),
+        GREET_TEST(other_processes_are_not_heard),
+        GREET_TEST(only_a_later_connection_replaces_one),
+        GREET_TEST(addresses_are_checked),
+        GREET_TEST(pauses_grow),
+        GREET_TEST(the_first_greeting_is_at_once),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());

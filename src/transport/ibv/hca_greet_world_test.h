@@ -213,7 +213,6 @@ static inline void open_greeter(unsigned self)
     struct hca_tp *hca = ends[self].hca;
     struct hca_addr *addr = &addresses[self];
     ends[self].context.ops.post_recv = greet_receive;
-    snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
     hca->rail[0].device.max_qp_rd_atom = 16;
     if (rails == 2) open_second(self);
     assert_int_equal(hca_greet_open(hca), AQ_OK);
@@ -235,7 +234,6 @@ static inline void open_greeter(unsigned self)
 static inline int open_all(void **unused)
 {
     (void)unused;
-    memset(ends, 0, sizeof(ends));
     memset(buffers, 0, sizeof(buffers));
     memset(cards, 0, sizeof(cards));
     memset(addresses, 0, sizeof(addresses));
@@ -243,7 +241,6 @@ static inline int open_all(void **unused)
     memset(unconnectable, 0, sizeof(unconnectable));
     said = heard = ways_made = ways_gone = 0;
     found = NULL;
-    hca_config.ring_peers = 0;
     world_cards();
     hca_verbs.create_qp = card_make;
     hca_verbs.modify_qp = card_modify;
@@ -276,6 +273,9 @@ static inline int close_all(void **unused)
     rails = 1;
     return 0;
 }
+
+#define GREET_TEST(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+#define RAILS_TEST(name) cmocka_unit_test_setup_teardown(name, open_two_rails, close_all)
 
 /* --- sending and receiving ------------------------------------------------------------------- */
 

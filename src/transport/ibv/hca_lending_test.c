@@ -104,9 +104,8 @@ static void place_open(unsigned self)
 
 static void open_with(const char *main, uint64_t ride)
 {
-    memset(ends, 0, sizeof(ends));
     memset(places, 0, sizeof(places));
-    world.keys = world.live = 0;
+    world_reset();
     aqi_reg_config.main = main;
     aqi_reg_config.ride = ride;
     for (unsigned i = 0; i < ENDS; i++)
@@ -201,8 +200,7 @@ static void change(unsigned self)
 static aq_status tell(unsigned self, unsigned there)
 {
     const struct aqi_am am = {.kind = AQI_AM_SHORT, .nargs = 1, .args = &places[self].changes};
-    struct hca_tp *hca = ends[self].hca;
-    return hca_am_send(&hca->rdma.tp, &hca_peer_at(hca, there)->rdma.peer, &am, NULL);
+    return world_send(self, there, &am);
 }
 
 static void step(bool works)
@@ -361,9 +359,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     change(0);
     assert_true(aqi_rdma_fenced(&ends[0].hca->rdma));
     pass_on(0, 1);
-    assert_int_equal(
-        hca_am_send(&ends[1].hca->rdma.tp, &hca_peer_at(ends[1].hca, 0)->rdma.peer, &am, NULL),
-        AQ_OK);
+    assert_int_equal(world_send(1, 0, &am), AQ_OK);
     assert_int_equal(tell(1, 0), AQ_OK);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_RING), by_ring + 1);
     poll_at(1);

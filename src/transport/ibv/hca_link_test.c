@@ -45,22 +45,13 @@ static struct ibv_ah *card_no_way(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 static int open_all(void **unused)
 {
-    memset(ends, 0, sizeof(ends));
     memset(&card, 0, sizeof(card));
     card.state = IBV_QPS_INIT;
-    hca_config.ring_peers = 0;
     world_open(MEDIUM);
     hca = ends[0].hca;
     peer = hca_peer_at(hca, 1);
     peer->generation = 1;
     peer->state = HCA_CALLING;
-    snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
-    return 0;
-}
-
-static int close_all(void **unused)
-{
-    world_close();
     return 0;
 }
 
@@ -132,11 +123,10 @@ static void who_cannot_be_greeted_stays_connected(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_was_connected_halfway_is_begun_again, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(what_cannot_begin_again_is_given_back, open_all, close_all),
-        cmocka_unit_test_setup_teardown(the_first_time_it_is_given_back, open_all, close_all),
-        cmocka_unit_test_setup_teardown(who_cannot_be_greeted_stays_connected, open_all, close_all),
+        WORLD_TEST(what_was_connected_halfway_is_begun_again),
+        WORLD_TEST(what_cannot_begin_again_is_given_back),
+        WORLD_TEST(the_first_time_it_is_given_back),
+        WORLD_TEST(who_cannot_be_greeted_stays_connected),
     };
     world_cards();
     hca_verbs.modify_qp = card_modify;

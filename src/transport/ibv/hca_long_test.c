@@ -61,9 +61,7 @@ static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 static int open_all(void **unused)
 {
-    memset(ends, 0, sizeof(ends));
     memset(slots, 0, sizeof(slots));
-    hca_config.ring_peers = 0;
     hca_config.registration = UINT64_C(1) << 30;
     hca_config.piece = PIECE;
     hca_config.sends = PIECES;

@@ -9,7 +9,7 @@ static bool answering; /* another message follows each one handled */
 static void send_one(void)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    assert_int_equal(hca_am_send(&hca->rdma.tp, &hca_peer_at(hca, 1)->rdma.peer, &am, NULL), AQ_OK);
+    assert_int_equal(world_send(0, 1, &am), AQ_OK);
 }
 
 static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
@@ -24,20 +24,12 @@ static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
 
 static int open_all(void **unused)
 {
-    memset(ends, 0, sizeof(ends));
-    hca_config.ring_peers = 0;
     hca_config.spares = MANY;
     world_open(MEDIUM);
     hca_config.spares = 4;
     hca = ends[0].hca;
     ends[1].hca->rdma.tp.hooks.deliver = on_message;
     answering = false;
-    return 0;
-}
-
-static int close_all(void **unused)
-{
-    world_close();
     return 0;
 }
 
@@ -87,9 +79,9 @@ static void it_ends_though_others_go_on(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_poll_takes_all_that_has_arrived, open_all, close_all),
-        cmocka_unit_test_setup_teardown(inside_a_handler_it_takes_a_batch, open_all, close_all),
-        cmocka_unit_test_setup_teardown(it_ends_though_others_go_on, open_all, close_all),
+        WORLD_TEST(one_poll_takes_all_that_has_arrived),
+        WORLD_TEST(inside_a_handler_it_takes_a_batch),
+        WORLD_TEST(it_ends_though_others_go_on),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,29 +11,20 @@ static struct hca_peer *peer;
 
 static int open_all(void **unused)
 {
-    memset(ends, 0, sizeof(ends));
-    hca_config.ring_peers = 0;
     hca_config.timeout = 18; /* 1.07 s */
     hca_config.retries = 7;
     hca_config.silence_ns = 0;
     world_open(MEDIUM);
     hca = ends[0].hca;
     peer = hca_peer_at(hca, 1);
-    snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
     hca->rdma.now = 1000 * SECOND;
-    return 0;
-}
-
-static int close_all(void **unused)
-{
-    world_close();
     return 0;
 }
 
 static void send_one(void)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    assert_int_equal(hca_am_send(&hca->rdma.tp, &peer->rdma.peer, &am, NULL), AQ_OK);
+    assert_int_equal(world_send(0, 1, &am), AQ_OK);
 }
 
 static void look(uint64_t later)
@@ -182,7 +173,7 @@ static int card_reject(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_sen
 static void expect_loss_by_sending(void)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    assert_int_equal(hca_am_send(&hca->rdma.tp, &peer->rdma.peer, &am, NULL), AQ_EPEER);
+    assert_int_equal(world_send(0, 1, &am), AQ_EPEER);
     assert_true(peer->rdma.down);
     assert_int_equal(hca->rdma.bounced, 0);
 }
@@ -208,19 +199,14 @@ static void whose_adapter_rejects_a_repeated_message_is_lost(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(of_messages_what_comes_behind_them_tells, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(whose_adapter_is_silent_is_connected_anew, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(twice_as_long_after_each_time, open_all, close_all),
-        cmocka_unit_test_setup_teardown(whose_adapter_is_slow_is_not, open_all, close_all),
-        cmocka_unit_test_setup_teardown(what_is_posted_after_a_rest_has_its_time, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(whose_receive_fails_once_is_not_lost, open_all, close_all),
-        cmocka_unit_test_setup_teardown(whose_adapter_rejects_a_message_is_lost, open_all,
-                                        close_all),
-        cmocka_unit_test_setup_teardown(whose_adapter_rejects_a_repeated_message_is_lost, open_all,
-                                        close_all),
+        WORLD_TEST(of_messages_what_comes_behind_them_tells),
+        WORLD_TEST(whose_adapter_is_silent_is_connected_anew),
+        WORLD_TEST(twice_as_long_after_each_time),
+        WORLD_TEST(whose_adapter_is_slow_is_not),
+        WORLD_TEST(what_is_posted_after_a_rest_has_its_time),
+        WORLD_TEST(whose_receive_fails_once_is_not_lost),
+        WORLD_TEST(whose_adapter_rejects_a_message_is_lost),
+        WORLD_TEST(whose_adapter_rejects_a_repeated_message_is_lost),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,7 @@ static void answer(struct end *end, unsigned to)
     int32_t number = (int32_t)end->answers[to];
     struct aqi_am am = {
         .kind = AQI_AM_SHORT, .nargs = 1, .flags = AQI_AM_IS_REPLY, .args = &number};
-    if (end->owed[to] == 0) return;
-    if (hca_am_send(&end->hca->rdma.tp, &hca_peer_at(end->hca, to)->rdma.peer, &am, NULL) != AQ_OK)
-        return;
+    if (end->owed[to] == 0 || world_send((unsigned)(end - ends), to, &am) != AQ_OK) return;
     end->owed[to]--;
     end->answers[to]++;
 }
@@ -45,24 +43,19 @@ static void request(struct end *end, unsigned to)
     if (am.kind == AQI_AM_MEDIUM) am.nbytes = dice(MEDIUM + 1);
     for (uint32_t i = 0; i < am.nbytes; i++)
         payload[i] = (unsigned char)((uint32_t)number + i);
-    if (hca_am_send(&end->hca->rdma.tp, &hca_peer_at(end->hca, to)->rdma.peer, &am, NULL) == AQ_OK)
-        end->sent[to]++;
+    if (world_send((unsigned)(end - ends), to, &am) == AQ_OK) end->sent[to]++;
 }
 
 static void open_with(uint64_t peers, uint64_t depth, uint64_t limit, uint64_t cycle)
 {
-    memset(ends, 0, sizeof(ends));
     world.written = world.slept = 0;
     hca_config.ring_peers = peers;
     hca_config.ring_depth = depth;
     hca_config.ring_limit = limit;
     hca_config.ring_cycle = cycle;
-    world.keys = world.live = 0;
-    for (unsigned i = 0; i < ENDS; i++) {
-        end_open(i, MEDIUM);
+    world_open(MEDIUM);
+    for (unsigned i = 0; i < ENDS; i++)
         ends[i].hca->rdma.tp.hooks.deliver = on_message;
-    }
-    world_meet();
 }
 
 static void end_sleep(struct end *end)

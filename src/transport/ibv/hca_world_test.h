@@ -270,6 +270,7 @@ static inline void end_open(unsigned self, uint32_t medium)
                                      .cq = &end->cq,
                                      .srq = &end->srq,
                                      .pd = &end->pd,
+                                     .name = "none:1",
                                      .max_inline = 64};
     hca->rdma.params.self = self;
     hca->rdma.params.size = ENDS;
@@ -316,9 +317,15 @@ static inline void world_meet(void)
             if (i != j) end_meet(i, j);
 }
 
+static inline void world_reset(void)
+{
+    memset(ends, 0, sizeof(ends));
+    world.keys = world.live = 0;
+}
+
 static inline void world_open(uint32_t medium)
 {
-    world.keys = world.live = 0;
+    world_reset();
     for (unsigned i = 0; i < ENDS; i++)
         end_open(i, medium);
     world_meet();
@@ -348,6 +355,22 @@ static inline void world_close(void)
     for (unsigned i = 0; i < ENDS; i++)
         end_close(&ends[i]);
     assert_int_equal(world.live, 0);
+}
+
+static inline int world_end(void **unused)
+{
+    (void)unused;
+    world_close();
+    return 0;
+}
+
+/* A test of a file whose open_all opens the world. */
+#define WORLD_TEST(name) cmocka_unit_test_setup_teardown(name, open_all, world_end)
+
+static inline aq_status world_send(unsigned from, unsigned to, const struct aqi_am *am)
+{
+    struct hca_tp *hca = ends[from].hca;
+    return hca_am_send(&hca->rdma.tp, &hca_peer_at(hca, to)->rdma.peer, am, NULL);
 }
 
 #endif
