@@ -98,6 +98,16 @@ static void close_all(void)
     assert_int_equal(card.live, 0);
 }
 
+static aq_status mem_reg(size_t len, struct aqi_mem **mem)
+{
+    return aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, len, mem);
+}
+
+static aq_status mem_map(const void *key, size_t key_len, struct aqi_rmem **rmem)
+{
+    return aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, key, key_len, BASE, LEN, rmem);
+}
+
 /* Each piece lies in one part on either side, and has their keys, for its rail. */
 static void check_pieces(uint64_t remote, uint64_t local, size_t len, bool known)
 {
@@ -129,13 +139,11 @@ static void a_large_segment_has_several_registrations(void **unused)
         struct aqi_mem *mem;
         struct aqi_rmem *rmem;
         open_with(rows[i].registration, rows[i].largest);
-        assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+        assert_int_equal(mem_reg(LEN, &mem), AQ_OK);
         assert_int_equal(card.made, 4 * RAILS);
         for (unsigned r = 0; r < card.made; r++)
             assert_int_equal(card.len[r], r < 3 * RAILS ? PART : 4096);
-        assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, mem->key, mem->key_len,
-                                          BASE, LEN, &rmem),
-                         AQ_OK);
+        assert_int_equal(mem_map(mem->key, mem->key_len, &rmem), AQ_OK);
         struct aqi_comp comp = {.local = 1, .remote = 1};
         void *from = (void *)(uintptr_t)(BASE + 5000);
         assert_int_equal(aqi_rdma_put_bytes(&hca.rdma.tp, &peer.rdma.peer, rmem, BASE + PART - 3,
@@ -155,7 +163,7 @@ static void what_is_small_has_one(void **unused)
 {
     struct aqi_mem *mem;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(mem_reg(LEN, &mem), AQ_OK);
     assert_int_equal(card.made, RAILS);
     assert_int_equal(mem->key_len, 8 + 4 * RAILS);
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
@@ -168,7 +176,7 @@ static void what_is_gone_registers_nothing(void **unused)
     struct aqi_mem *mem;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
     hca.gone = 1u << 1;
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(mem_reg(LEN, &mem), AQ_OK);
     assert_int_equal(card.made, 1);
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
     close_all();
@@ -179,15 +187,13 @@ static void what_is_gone_registers_nothing(void **unused)
 static void too_many_are_refused_and_none_is_left(void **unused)
 {
     struct aqi_mem *mem;
-    void *at = (void *)(uintptr_t)BASE;
     open_with(UINT64_C(1) << 40, PART);
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
+    assert_int_equal(mem_reg(HCA_KEYS / RAILS * PART, &mem), AQ_OK);
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem),
-                     AQ_ELIMIT);
+    assert_int_equal(mem_reg(HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
     assert_int_equal(card.live, 0);
     card.refuse_from = card.made + 5;
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, LEN, &mem), AQ_ELIMIT);
+    assert_int_equal(mem_reg(LEN, &mem), AQ_ELIMIT);
     close_all();
 }
 
@@ -203,8 +209,7 @@ static void parts_grow_with_the_memory(void **unused)
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_mem *mem;
         open_with(PART, UINT64_MAX);
-        assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem),
-                         AQ_OK);
+        assert_int_equal(mem_reg(rows[i].len, &mem), AQ_OK);
         assert_int_equal(card.made, rows[i].parts * RAILS);
         aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
         assert_int_equal(card.live, 0);
@@ -216,10 +221,9 @@ static void parts_grow_with_the_memory(void **unused)
 static void too_many_are_lent_where_that_can_be(void **unused)
 {
     struct aqi_mem *mem;
-    void *at = (void *)(uintptr_t)BASE;
     open_with(PART, UINT64_MAX);
     hca.rdma.lending.on = true;
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
+    assert_int_equal(mem_reg(HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
     assert_int_equal(card.made, 0);
     hca.rdma.pins.segments = NULL; /* no cache is open */
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
@@ -234,8 +238,7 @@ static void keys_without_sense_are_refused(void **unused)
     struct aqi_rmem *rmem;
     size_t len = offsetof(struct hca_key, rkey) + 8 * 4;
     open_with(PART, UINT64_MAX);
-    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
-                     AQ_OK);
+    assert_int_equal(mem_map(&good, len, &rmem), AQ_OK);
     aqi_rdma_mem_unmap(&hca.rdma.tp, rmem);
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
         bad[i] = good;
@@ -248,14 +251,9 @@ static void keys_without_sense_are_refused(void **unused)
     bad[6].shift = 64;
     bad[7].rails = 4, bad[7].parts = 16;
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
-        assert_int_equal(
-            aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &bad[i], len, BASE, LEN, &rmem),
-            AQ_EPROTO);
-    assert_int_equal(
-        aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len - 1, BASE, LEN, &rmem),
-        AQ_EPROTO);
-    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, 0, BASE, LEN, &rmem),
-                     AQ_EPROTO);
+        assert_int_equal(mem_map(&bad[i], len, &rmem), AQ_EPROTO);
+    assert_int_equal(mem_map(&good, len - 1, &rmem), AQ_EPROTO);
+    assert_int_equal(mem_map(&good, 0, &rmem), AQ_EPROTO);
     close_all();
 }
 
@@ -273,11 +271,8 @@ static void open_both(void)
         hca.rail[r].max_inline = peer.link[r].max_inline = 64;
     hca.rdma.buffer = 4096;
     both.comp = (struct aqi_comp){.local = 1, .remote = 1};
-    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &both.mem),
-                     AQ_OK);
-    assert_int_equal(aqi_rdma_mem_map(&hca.rdma.tp, &peer.rdma.peer, both.mem->key,
-                                      both.mem->key_len, BASE, LEN, &both.rmem),
-                     AQ_OK);
+    assert_int_equal(mem_reg(LEN, &both.mem), AQ_OK);
+    assert_int_equal(mem_map(both.mem->key, both.mem->key_len, &both.rmem), AQ_OK);
 }
 
 static void close_both(void)
