@@ -9,17 +9,18 @@
 static struct fid_domain domain;
 static struct fid_cq queue;
 
-static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
+static struct ofi_tp ofi;
+static struct ofi_peer peer;
+
+static int begin(void **state)
 {
-    *ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain, .cq = &queue};
-    peer_begin(peer, 0, 3);
+    ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain, .cq = &queue};
+    peer_begin(&peer, 0, 3);
+    return 0;
 }
 
 static void peer_that_fails_here_is_notified(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
-    begin(&ofi, &peer);
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put can no longer be read");
     assert_true(peer.parting);
     assert_true(ofi.farewell.due);
@@ -32,19 +33,16 @@ static void peer_that_fails_here_is_notified(void **state)
 
 static void none_is_notified_in_vain(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
-    begin(&ofi, &peer);
     aqi_rdma_disconnect(&ofi.rdma.tp, &peer.rdma.peer); /* it has ended */
     assert_true(peer.rdma.down);
     assert_false(ofi.farewell.due);
     ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* sent before it ended */
     assert_false(ofi.farewell.due);
-    begin(&ofi, &peer);
+    begin(state);
     peer.addr = FI_ADDR_NOTAVAIL; /* it was never reached */
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "its address is malformed");
     assert_false(ofi.farewell.due);
-    begin(&ofi, &peer);
+    begin(state);
     ofi.rdma.draining = true; /* this process ends */
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "its connection broke");
     assert_false(ofi.farewell.due);
@@ -52,10 +50,7 @@ static void none_is_notified_in_vain(void **state)
 
 static void notified_peer_loses_the_sender_and_is_silent(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct ofi_buf buf = {.number = 1};
-    begin(&ofi, &peer);
     ofi_flush_keep(&ofi, &peer, &buf);
     ofi_flush_received(&ofi, &peer, OFI_FAREWELL, 0);
     assert_true(peer.rdma.down);
@@ -70,8 +65,8 @@ static void notified_peer_loses_the_sender_and_is_silent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peer_that_fails_here_is_notified),
-        cmocka_unit_test(none_is_notified_in_vain),
-        cmocka_unit_test(notified_peer_loses_the_sender_and_is_silent)};
+        cmocka_unit_test_setup(peer_that_fails_here_is_notified, begin),
+        cmocka_unit_test_setup(none_is_notified_in_vain, begin),
+        cmocka_unit_test_setup(notified_peer_loses_the_sender_and_is_silent, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,28 +7,29 @@
 
 #define SECOND UINT64_C(1000000000)
 
+static struct ofi_tp ofi;
+static struct ofi_peer peer;
+
 /* The state of a connected peer; there is no room, so nothing reaches a provider. */
-static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
+static int begin(void **state)
 {
-    *ofi = (struct ofi_tp){
+    ofi = (struct ofi_tp){
         .rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE, .fd = -1};
-    peer_begin(peer, 0, 3);
+    peer_begin(&peer, 0, 3);
+    return 0;
 }
 
-static unsigned buffers_free(const struct ofi_tp *ofi)
+static unsigned buffers_free(void)
 {
     unsigned n = 0;
-    for (const struct aqi_rdma_buf *buf = ofi->rdma.free; buf != NULL; buf = buf->next)
+    for (const struct aqi_rdma_buf *buf = ofi.rdma.free; buf != NULL; buf = buf->next)
         n++;
     return n;
 }
 
 static void counts_of_the_peer_release(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct ofi_buf bufs[3] = {{.number = UINT32_MAX}, {.number = 0, .busy = true}, {.number = 1}};
-    begin(&ofi, &peer);
     peer.given = peer.confirmed = UINT32_MAX - 1;
     for (unsigned i = 0; i < 3; i++)
         ofi_flush_keep(&ofi, &peer, &bufs[i]);
@@ -39,7 +40,7 @@ static void counts_of_the_peer_release(void **state)
     ofi_flush_arrived(&ofi, &peer, 0);
     assert_ptr_equal(peer.kept, &bufs[2]);
     assert_ptr_equal(peer.again, &bufs[2]);
-    assert_int_equal(buffers_free(&ofi), 1); /* the provider has the second one */
+    assert_int_equal(buffers_free(), 1); /* the provider has the second one */
     assert_false(bufs[1].kept);
     ofi_flush_arrived(&ofi, &peer, UINT32_MAX); /* an older count */
     assert_ptr_equal(peer.kept, &bufs[2]);
@@ -50,8 +51,6 @@ static void counts_of_the_peer_release(void **state)
 
 static void each_comes_once_and_in_order(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     unsigned char bytes[64] = {[offsetof(struct aqi_am_wire, kind)] = AQI_AM_SHORT};
     struct ofi_buf five = {.number = 5, .rdma.bytes = bytes},
                    four = {.number = 4, .rdma.bytes = bytes},
@@ -59,7 +58,6 @@ static void each_comes_once_and_in_order(void **state)
                    before = {.number = 2, .rdma.bytes = bytes},
                    far = {.number = 1000, .rdma.bytes = bytes},
                    seven = {.number = 7, .rdma.bytes = bytes};
-    begin(&ofi, &peer);
     peer.received = 2;
     assert_true(ofi_flush_early(&ofi, &peer, &five));
     assert_true(ofi_flush_early(&ofi, &peer, &seven));
@@ -72,7 +70,7 @@ static void each_comes_once_and_in_order(void **state)
     assert_ptr_equal(ofi_flush_next(&ofi, &peer), &four);
     peer.received = 5; /* the fifth has arrived again, in order */
     assert_null(ofi_flush_next(&ofi, &peer));
-    assert_int_equal(buffers_free(&ofi), 1);
+    assert_int_equal(buffers_free(), 1);
     peer.received = 6;
     assert_ptr_equal(ofi_flush_next(&ofi, &peer), &seven);
     assert_null(peer.early);
@@ -80,10 +78,7 @@ static void each_comes_once_and_in_order(void **state)
 
 static void what_is_late_is_asked_for(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
-    begin(&ofi, &peer);
     assert_int_equal(ofi_flush_look(&ofi, &peer, SECOND), AQI_NO_DEADLINE);
     ofi_flush_keep(&ofi, &peer, &bufs[0]);
     assert_int_equal(ofi.look_at, 0);
@@ -101,10 +96,7 @@ static void what_is_late_is_asked_for(void **state)
 /* Queries and their answers may be lost, too. */
 static void pauses_between_queries_are_bounded(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct ofi_buf buf = {.number = 1};
-    begin(&ofi, &peer);
     ofi_flush_keep(&ofi, &peer, &buf);
     uint64_t at = ofi_flush_look(&ofi, &peer, SECOND), next;
     for (unsigned n = 0; n < 100; n++, at = next) {
@@ -124,9 +116,6 @@ static void pauses_between_queries_are_bounded(void **state)
 
 static void who_goes_on_breaking_is_lost(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
-    begin(&ofi, &peer);
     ofi_config.repair_ns = 60 * SECOND;
     for (unsigned s = 1; s <= 61; s++) {
         ofi_flush_broken(&ofi, &peer, "torn");
@@ -158,12 +147,9 @@ static ssize_t nothing_read(struct fid_cq *cq, void *buf, size_t count)
 /* If two threads call progress, the one that read its clock first may get the lock last. */
 static void thread_whose_clock_is_older_breaks_nothing(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
     struct fi_ops_cq ops = {.size = sizeof(ops), .read = nothing_read};
     struct fid_cq queue = {.ops = &ops};
-    begin(&ofi, &peer);
     ofi.rdma.peers = peers;
     ofi.rdma.params.size = 4;
     ofi.cq = &queue;
@@ -178,45 +164,42 @@ static void thread_whose_clock_is_older_breaks_nothing(void **state)
 }
 
 /* A query from the peer, at this second, while the first of our messages has not arrived. */
-static bool is_lost_after_call(struct ofi_tp *ofi, struct ofi_peer *peer, unsigned s)
+static bool is_lost_after_call(unsigned s)
 {
-    ofi->rdma.now = s * SECOND;
-    ofi_flush_received(ofi, peer, 1, s);
-    return peer->rdma.down;
+    ofi.rdma.now = s * SECOND;
+    ofi_flush_received(&ofi, &peer, 1, s);
+    return peer.rdma.down;
 }
 
 static void who_calls_and_gets_nothing_is_lost(void **state)
 {
-    struct ofi_tp ofi;
-    struct ofi_peer peer;
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp"}};
     struct fi_info info = {.fabric_attr = &fabric};
     struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
     struct ofi_op op = {.op = {.len = 8, .posted = 8}};
-    begin(&ofi, &peer);
     ofi.info = &info;
     ofi_config.repair_ns = 60 * SECOND;
     for (unsigned s = 1; s < 200; s++) /* no operation is pending */
-        assert_false(is_lost_after_call(&ofi, &peer, s));
+        assert_false(is_lost_after_call(s));
     ofi_flush_keep(&ofi, &peer, &bufs[0]);
     ofi_flush_keep(&ofi, &peer, &bufs[1]);
-    assert_false(is_lost_after_call(&ofi, &peer, 200));
+    assert_false(is_lost_after_call(200));
     for (unsigned s = 201; s <= 206; s++)
-        assert_false(is_lost_after_call(&ofi, &peer, s));
-    assert_false(is_lost_after_call(&ofi, &peer, 300)); /* it may have been computing */
-    ofi_flush_arrived(&ofi, &peer, 1);                  /* an operation ends, so it starts over */
+        assert_false(is_lost_after_call(s));
+    assert_false(is_lost_after_call(300)); /* it may have been computing */
+    ofi_flush_arrived(&ofi, &peer, 1);     /* an operation ends, so it starts over */
     for (unsigned s = 301; s <= 361; s++)
-        assert_false(is_lost_after_call(&ofi, &peer, s));
+        assert_false(is_lost_after_call(s));
     ofi_flush_arrived(&ofi, &peer, 2);
     peer.rdma.ops = &op.op; /* a transfer also has to end */
     op.op.link = &peer.rdma.ops;
     peer.pieces++;
     for (unsigned s = 362; s <= 422; s++)
-        assert_false(is_lost_after_call(&ofi, &peer, s));
+        assert_false(is_lost_after_call(s));
     op.op.comp = NULL;
     op.op.exposed = true;
     op.op.done = 4;
-    assert_true(is_lost_after_call(&ofi, &peer, 423));
+    assert_true(is_lost_after_call(423));
     assert_non_null(strstr(peer.rdma.why, "tcp has delivered nothing to it for 61 s"));
     assert_non_null(strstr(peer.rdma.why, "AQ_OFI_REPAIR_TIMEOUT"));
 }
@@ -224,12 +207,12 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_of_the_peer_release),
-        cmocka_unit_test(each_comes_once_and_in_order),
-        cmocka_unit_test(what_is_late_is_asked_for),
-        cmocka_unit_test(pauses_between_queries_are_bounded),
-        cmocka_unit_test(who_goes_on_breaking_is_lost),
-        cmocka_unit_test(who_calls_and_gets_nothing_is_lost),
-        cmocka_unit_test(thread_whose_clock_is_older_breaks_nothing)};
+        cmocka_unit_test_setup(counts_of_the_peer_release, begin),
+        cmocka_unit_test_setup(each_comes_once_and_in_order, begin),
+        cmocka_unit_test_setup(what_is_late_is_asked_for, begin),
+        cmocka_unit_test_setup(pauses_between_queries_are_bounded, begin),
+        cmocka_unit_test_setup(who_goes_on_breaking_is_lost, begin),
+        cmocka_unit_test_setup(who_calls_and_gets_nothing_is_lost, begin),
+        cmocka_unit_test_setup(thread_whose_clock_is_older_breaks_nothing, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

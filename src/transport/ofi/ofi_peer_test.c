@@ -9,63 +9,61 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Captures its output on standard error. */
-static const char *refuse(struct capture *told, struct ofi_tp *ofi, struct ofi_peer *peer,
-                          uint64_t now)
+static struct ofi_tp ofi;
+static struct ofi_peer peer;
+static struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
+
+static int begin(void **state)
 {
-    capture_start(told);
-    aq_status st = ofi_peer_refused(ofi, peer);
-    ofi->rdma.now = now;
-    if (now >= ofi->look_at) ofi_peer_look(ofi);
-    const char *text = capture_end(told);
+    static char provider[] = "tcp;ofi_rxm", interface[] = "eth7";
+    static struct fi_fabric_attr fabric = {.prov_name = provider};
+    static struct fi_domain_attr domain = {.name = interface};
+    static struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
+    ofi = (struct ofi_tp){
+        .rdma = {.driver = &ofi_driver, .peers = peers, .params.size = AQI_COUNT_OF(peers)},
+        .info = &info,
+        .look_at = AQI_NO_DEADLINE};
+    peer_begin(&peer, 0, 3);
+    return 0;
+}
+
+/* Returns its output on standard error. */
+static const char *refuse(uint64_t now)
+{
+    static struct capture told;
+    capture_start(&told);
+    aq_status st = ofi_peer_refused(&ofi, &peer);
+    ofi.rdma.now = now;
+    if (now >= ofi.look_at) ofi_peer_look(&ofi);
+    const char *text = capture_end(&told);
     assert_int_equal(st, AQ_AGAIN);
     return text;
 }
 
 static void peer_is_doubted_once(void **state)
 {
-    struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
-    struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
-    struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_peer peer = {.addr = 0};
-    struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
-    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .peers = peers, .params.size = 4},
-                         .info = &info,
-                         .look_at = AQI_NO_DEADLINE};
-    struct capture told;
-    aqi_rdma_peer_begin(&peer.rdma, 3);
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
-    assert_string_equal(refuse(&told, &ofi, &peer, SECOND), "");
-    assert_string_equal(refuse(&told, &ofi, &peer, 30 * SECOND), "");
+    assert_string_equal(refuse(SECOND), "");
+    assert_string_equal(refuse(30 * SECOND), "");
     peer.refused = 0; /* something was accepted */
-    assert_string_equal(refuse(&told, &ofi, &peer, 40 * SECOND), "");
-    assert_string_equal(refuse(&told, &ofi, &peer, 69 * SECOND), "");
-    const char *text = refuse(&told, &ofi, &peer, 70 * SECOND);
+    assert_string_equal(refuse(40 * SECOND), "");
+    assert_string_equal(refuse(69 * SECOND), "");
+    const char *text = refuse(70 * SECOND);
     assert_non_null(strstr(text, "tcp;ofi_rxm on eth7"));
     assert_non_null(strstr(text, "rank 3"));
-    assert_string_equal(refuse(&told, &ofi, &peer, 1000 * SECOND), "");
+    assert_string_equal(refuse(1000 * SECOND), "");
 }
 
 static void provider_that_never_has_room_is_given_up(void **state)
 {
-    struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
-    struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
-    struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_peer peer;
-    struct aqi_rdma_peer *peers[] = {NULL, &peer.rdma};
-    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .peers = peers, .params.size = 2},
-                         .info = &info,
-                         .look_at = AQI_NO_DEADLINE};
-    struct capture told;
-    peer_begin(&peer, 0, 1);
     assert_int_equal(aqi_log_configure("error"), AQ_OK);
     ofi_config.refused_ns = 100 * SECOND;
-    (void)refuse(&told, &ofi, &peer, SECOND);
-    (void)refuse(&told, &ofi, &peer, 40 * SECOND);
-    (void)refuse(&told, &ofi, &peer, 100 * SECOND);
+    (void)refuse(SECOND);
+    (void)refuse(40 * SECOND);
+    (void)refuse(100 * SECOND);
     assert_false(peer.rdma.down);
     assert_true(ofi.look_at <= 101 * SECOND);
-    (void)refuse(&told, &ofi, &peer, 101 * SECOND);
+    (void)refuse(101 * SECOND);
     assert_true(peer.rdma.down);
     assert_ptr_equal(ofi.rdma.lost, &peer);
     assert_non_null(strstr(peer.rdma.why, "for 100 s (AQ_OFI_REFUSED_TIMEOUT)"));
@@ -87,7 +85,7 @@ static unsigned domains(unsigned place, uint32_t first, const char *rest, size_t
 {
     struct fi_ep_attr ep = {.protocol = 7};
     struct fi_info info = {.ep_attr = &ep, .addr_format = 8};
-    struct ofi_tp ofi = {.info = &info, .place = place, .rdma.tp.hooks.lookup = look_up};
+    ofi = (struct ofi_tp){.info = &info, .place = place, .rdma.tp.hooks.lookup = look_up};
     address = (struct ofi_addr){.protocol = 7, .format = 8, .len = first};
     memcpy(address.magic, ofi_magic, sizeof(address.magic));
     memcpy(address.name, rest, len);
@@ -132,11 +130,11 @@ static void who_is_lost_has_an_address(void **state)
 {
     struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
     struct fid_av av = {.ops = &ops};
-    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .draining = true}, .av = &av};
-    struct ofi_peer peer;
     struct capture told;
     char name[AQI_RDMA_WHERE];
-    peer_begin(&peer, 7, 3);
+    ofi.rdma.draining = true;
+    ofi.av = &av;
+    peer.addr = 7;
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     capture_start(&told);
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "%s says so", "a test");
@@ -153,9 +151,10 @@ static void who_is_lost_has_an_address(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(peer_is_doubted_once),
-                                       cmocka_unit_test(provider_that_never_has_room_is_given_up),
-                                       cmocka_unit_test(addresses_name_each_domain),
-                                       cmocka_unit_test(who_is_lost_has_an_address)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(peer_is_doubted_once, begin),
+        cmocka_unit_test_setup(provider_that_never_has_room_is_given_up, begin),
+        cmocka_unit_test_setup(addresses_name_each_domain, begin),
+        cmocka_unit_test_setup(who_is_lost_has_an_address, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
