@@ -129,10 +129,15 @@ static void look(uint64_t later)
     hca_events_look(&hca);
 }
 
+static void happens(unsigned rail, enum ibv_event_type type, int port)
+{
+    tell(rail, type, port);
+    look(0);
+}
+
 static void lose(unsigned rail)
 {
-    tell(rail, IBV_EVENT_PORT_ERR, (int)rail + 1);
-    look(0);
+    happens(rail, IBV_EVENT_PORT_ERR, (int)rail + 1);
     assert_true(peer.broken);
     assert_int_equal(peer.failed, 1u << rail);
     agree();
@@ -142,8 +147,7 @@ static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
 {
     lose(0);
     assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
-    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
-    look(0);
+    happens(0, IBV_EVENT_PORT_ACTIVE, 1);
     assert_true(hca_events_deadline(&hca) == hca.rdma.now + SECOND);
     look(SECOND - 1);
     assert_false(peer.broken);
@@ -156,8 +160,7 @@ static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
 static void one_that_flaps_is_not(void **unused)
 {
     lose(1);
-    tell(1, IBV_EVENT_PORT_ACTIVE, 2);
-    look(0);
+    happens(1, IBV_EVENT_PORT_ACTIVE, 2);
     tell(1, IBV_EVENT_PORT_ERR, 2);
     look(SECOND / 2);
     look(SECOND);
@@ -167,17 +170,15 @@ static void one_that_flaps_is_not(void **unused)
 
 static void events_of_the_adapters_other_port_are_nothing_to_us(void **unused)
 {
-    tell(0, IBV_EVENT_PORT_ERR, 2);
-    look(0);
+    happens(0, IBV_EVENT_PORT_ERR, 2);
     assert_false(peer.broken || hca.down != 0);
 }
 
 static const char *said_of(unsigned rail, enum ibv_event_type type, int port)
 {
     static struct capture capture;
-    tell(rail, type, port);
     capture_start(&capture);
-    look(0);
+    happens(rail, type, port);
     return capture_end(&capture);
 }
 
@@ -197,8 +198,7 @@ static void an_address_that_is_gone_is_waited_for(void **unused)
 {
     lose(0);
     memset(card.gid[0][1], 0, 16);
-    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
-    look(0);
+    happens(0, IBV_EVENT_PORT_ACTIVE, 1);
     look(SECOND);
     assert_false(peer.broken);
     assert_int_equal(hca.rail[0].gid_index, 1);
@@ -215,14 +215,12 @@ static void only_another_address_makes_connections_anew(void **unused)
 {
     memset(card.gid[1][1], 0, 16);
     give_address(1, 3, 2);
-    tell(1, IBV_EVENT_GID_CHANGE, 2);
-    look(0);
+    happens(1, IBV_EVENT_GID_CHANGE, 2);
     look(SECOND);
     assert_false(peer.broken);
     assert_int_equal(hca.rail[1].gid_index, 3);
     give_address(1, 3, 9);
-    tell(1, IBV_EVENT_GID_CHANGE, 2);
-    look(0);
+    happens(1, IBV_EVENT_GID_CHANGE, 2);
     look(SECOND);
     assert_true(peer.broken);
     assert_int_equal(hca.rail[1].place.gid[15], 9);
@@ -234,13 +232,11 @@ static void only_another_address_makes_connections_anew(void **unused)
  */
 static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 {
-    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
-    look(0);
+    happens(0, IBV_EVENT_DEVICE_FATAL, 0);
     assert_true(peer.broken);
     assert_int_equal(peer.failed, 1);
     agree();
-    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
-    look(0);
+    happens(0, IBV_EVENT_PORT_ACTIVE, 1);
     look(2 * SECOND);
     assert_false(peer.broken);
     assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
@@ -251,11 +247,9 @@ static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 
 static void without_another_its_peers_are_lost(void **unused)
 {
-    tell(1, IBV_EVENT_DEVICE_FATAL, 0);
-    look(0);
+    happens(1, IBV_EVENT_DEVICE_FATAL, 0);
     agree();
-    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
-    look(0);
+    happens(0, IBV_EVENT_DEVICE_FATAL, 0);
     assert_int_equal(peer.state, HCA_DOWN);
     assert_ptr_equal(hca.rdma.lost, &peer);
     assert_non_null(strstr(peer.rdma.why, "has failed completely, and no other adapter"));
@@ -267,14 +261,12 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     hca.greeter.out = 5;
     hca.greeter.out_by[0] = 3;
     hca.greeter.out_by[1] = 2;
-    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
-    look(0);
+    happens(0, IBV_EVENT_DEVICE_FATAL, 0);
     const struct ibv_wc left = {.status = IBV_WC_SUCCESS};
     hca_greet_sent(&hca, 0, &left); /* dropped */
     hca_greet_sent(&hca, 1, &left);
     assert_int_equal(hca.greeter.out, 1);
-    tell(1, IBV_EVENT_DEVICE_FATAL, 0);
-    look(0);
+    happens(1, IBV_EVENT_DEVICE_FATAL, 0);
     assert_int_equal(hca.greeter.out, 0);
     hca.rdma.lost = NULL;
     peer = (struct hca_peer){.addr = peer.addr, .known = true, .state = HCA_CALLING};

@@ -92,6 +92,11 @@ static int close_all(void **unused)
     return 0;
 }
 
+static aq_status am_long(const struct aqi_am *am, const struct aqi_rmem *to, struct aqi_comp *comp)
+{
+    return aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, am, to, here, comp);
+}
+
 static aq_status send_long(uint32_t slot, uint32_t len, struct aqi_comp *comp, uint8_t flags)
 {
     const int32_t args[] = {(int32_t)slot};
@@ -105,7 +110,7 @@ static aq_status send_long(uint32_t slot, uint32_t len, struct aqi_comp *comp, u
                               .addr = (uintptr_t)memory + (size_t)slot * SLOT,
                               .args = args,
                               .payload = source};
-    aq_status st = aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, comp);
+    aq_status st = am_long(&am, rmem, comp);
     if (st == AQ_OK) slots[slot].sent++;
     if (comp == NULL) memset(source, 0x55, len); /* it was copied */
     return st;
@@ -328,22 +333,16 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
                         .nbytes = LONG,
                         .addr = (uintptr_t)memory + sizeof(memory) - LONG + 1,
                         .payload = source};
-    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
-                     AQ_ERANGE);
+    assert_int_equal(am_long(&am, rmem, &comp), AQ_ERANGE);
     lent.rdma.lent = true;
     am.addr--;
-    assert_int_equal(
-        aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rdma.rmem, here, &comp),
-        AQ_ENOTSUP);
+    assert_int_equal(am_long(&am, &lent.rdma.rmem, &comp), AQ_ENOTSUP);
     am.nbytes = 0;
-    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
-                     AQ_ENOTSUP);
+    assert_int_equal(am_long(&am, rmem, &comp), AQ_ENOTSUP);
     peer->state = HCA_CALLING;
     am.nbytes = LONG;
-    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
-                     AQ_AGAIN);
-    assert_int_equal(aqi_rdma_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, NULL),
-                     AQ_AGAIN);
+    assert_int_equal(am_long(&am, rmem, &comp), AQ_AGAIN);
+    assert_int_equal(am_long(&am, rmem, NULL), AQ_AGAIN);
     peer->state = HCA_UP;
     assert_int_equal(hca->rdma.bounced, 0);
     assert_int_equal(comp.status, AQ_OK);
