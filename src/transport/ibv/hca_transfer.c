@@ -305,7 +305,7 @@ aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                               (void *)(uintptr_t)src, len, (const struct aqi_rdma_mem *)mem, comp,
                               false, false))
         return AQ_OK;
-    return aqi_rdma_put_within(tp, peer, rmem, addr, src, len, mem, comp);
+    return aqi_rdma_put_bytes(tp, peer, rmem, addr, src, len, mem, comp);
 }
 
 aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -317,5 +317,5 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
                               dst, len, (const struct aqi_rdma_mem *)mem, comp, true, false))
         return AQ_OK;
-    return aqi_rdma_get_within(tp, peer, rmem, addr, dst, len, mem, comp);
+    return aqi_rdma_get_bytes(tp, peer, rmem, addr, dst, len, mem, comp);
 }

@@ -368,19 +368,13 @@ static inline aq_status aqi_rdma_check(const struct aqi_tp *tp, const struct aqi
     if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
     return aqi_rdma_outside(tp, peer, addr, len);
 }
-/* Puts and gets, as in transport.h; the latter two of a range that lies in `rmem`. */
+/* Puts and gets, as in transport.h. */
 aq_status aqi_rdma_put_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                              struct aqi_comp *comp);
 aq_status aqi_rdma_get_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                              struct aqi_comp *comp);
-aq_status aqi_rdma_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                              struct aqi_comp *comp);
-aq_status aqi_rdma_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                              struct aqi_comp *comp);
 /* Add a transfer as described by `want`, which is copied, to those of its peer. NULL: out of
  * memory. */
 struct aqi_transfer *aqi_rdma_new(struct aqi_rdma *rdma, const struct aqi_transfer *want,

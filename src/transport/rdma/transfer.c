@@ -238,6 +238,8 @@ static aq_status rdma_transfer(struct aqi_tp *tp, struct aqi_peer *peer,
                                 .remote = addr,
                                 .local = local,
                                 .len = len};
+    aq_status st = aqi_rdma_check(tp, peer, there, addr, len);
+    if (st != AQ_OK) return st;
     if (len == 0) {
         if (!get) aqi_comp_local(comp);
         aqi_comp_remote(comp);
@@ -250,37 +252,21 @@ static aq_status rdma_transfer(struct aqi_tp *tp, struct aqi_peer *peer,
     aqi_rdma_lock(rdma);
     bool done = driver->straight != NULL && (get || !aqi_rdma_fenced(rdma)) &&
                 driver->straight(rdma, &want, rmem, mem);
-    aq_status st = done ? AQ_OK : aqi_rdma_start(rdma, &want, rmem, mem);
+    st = done ? AQ_OK : aqi_rdma_start(rdma, &want, rmem, mem);
     aqi_rdma_unlock(rdma);
     return st;
-}
-
-aq_status aqi_rdma_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                              struct aqi_comp *comp)
-{
-    return rdma_transfer(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
-}
-
-aq_status aqi_rdma_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                              struct aqi_comp *comp)
-{
-    return rdma_transfer(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }
 
 aq_status aqi_rdma_put_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                              struct aqi_comp *comp)
 {
-    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
-    return st == AQ_OK ? aqi_rdma_put_within(tp, peer, rmem, addr, src, len, mem, comp) : st;
+    return rdma_transfer(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
 }
 
 aq_status aqi_rdma_get_bytes(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                              struct aqi_comp *comp)
 {
-    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
-    return st == AQ_OK ? aqi_rdma_get_within(tp, peer, rmem, addr, dst, len, mem, comp) : st;
+    return rdma_transfer(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }
