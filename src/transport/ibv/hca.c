@@ -2,7 +2,6 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
-#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>

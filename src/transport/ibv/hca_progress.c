@@ -1,8 +1,6 @@
 /* ibv: completions, timers, lost peers, and sleeping until there is something to do. */
 #include "transport/ibv/hca_impl.h"
 
-#include <string.h>
-
 #define HCA_LOOK_NS UINT64_C(10000000)
 
 /* Complete a straight transfer that is the oldest entry of its link, like almost all sends. Returns

@@ -3,7 +3,6 @@
 
 #include "base/library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 

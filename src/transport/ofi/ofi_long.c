@@ -15,7 +15,6 @@
  */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/fail.h"
 #include "base/log.h"
 #include "base/stats.h"
 

@@ -1,7 +1,6 @@
 /* ofi: active messages. */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/fail.h"
 #include "base/stats.h"
 
 #include <string.h>
