@@ -54,7 +54,7 @@ static aq_status ofi_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
 static void ofi_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
 {
     (void)rdma;
-    if (mr[0] != NULL) fi_close(&((struct fid_mr *)mr[0])->fid);
+    ofi_endpoint_drop(mr[0]);
 }
 
 /* --- keys ------------------------------------------------------------------------------------ */

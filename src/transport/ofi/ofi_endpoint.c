@@ -79,9 +79,9 @@ int ofi_endpoint_enable(struct fid_ep *ep, struct fid_av *av, struct fid_cq *cq)
     return err == 0 ? fi_enable(ep) : err;
 }
 
-void ofi_endpoint_drop(struct fid *fid)
+void ofi_endpoint_drop(void *object)
 {
-    if (fid != NULL) (void)fi_close(fid);
+    if (object != NULL) (void)fi_close(object);
 }
 
 static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
@@ -129,14 +129,14 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi)
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_farewell_close(ofi);
-    ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);
+    ofi_endpoint_drop(ofi->ep);
     aqi_rdma_drop_chunks(&ofi->rdma);
     ofi->free_areas = NULL;
     aqi_pins_close(&ofi->rdma.pins);
-    ofi_endpoint_drop(ofi->cq != NULL ? &ofi->cq->fid : NULL);
-    ofi_endpoint_drop(ofi->av != NULL ? &ofi->av->fid : NULL);
-    ofi_endpoint_drop(ofi->domain != NULL ? &ofi->domain->fid : NULL);
-    ofi_endpoint_drop(ofi->fabric != NULL ? &ofi->fabric->fid : NULL);
+    ofi_endpoint_drop(ofi->cq);
+    ofi_endpoint_drop(ofi->av);
+    ofi_endpoint_drop(ofi->domain);
+    ofi_endpoint_drop(ofi->fabric);
     ofi->ep = NULL;
     ofi->cq = NULL;
     ofi->av = NULL;

@@ -57,9 +57,9 @@ static int ofi_farewell_open(struct ofi_tp *ofi)
 void ofi_farewell_close(struct ofi_tp *ofi)
 {
     struct ofi_farewell *from = &ofi->farewell;
-    ofi_endpoint_drop(from->ep != NULL ? &from->ep->fid : NULL);
-    ofi_endpoint_drop(from->cq != NULL ? &from->cq->fid : NULL);
-    ofi_endpoint_drop(from->av != NULL ? &from->av->fid : NULL);
+    ofi_endpoint_drop(from->ep);
+    ofi_endpoint_drop(from->cq);
+    ofi_endpoint_drop(from->av);
     *from = (struct ofi_farewell){0};
 }
 

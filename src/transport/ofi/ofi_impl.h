@@ -291,7 +291,7 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi);
 void ofi_endpoint_close(struct ofi_tp *ofi);
 /* Bind an endpoint to these, and enable it. Returns 0 or a negative errno of libfabric. */
 int ofi_endpoint_enable(struct fid_ep *ep, struct fid_av *av, struct fid_cq *cq);
-void ofi_endpoint_drop(struct fid *fid); /* no-op on NULL */
+void ofi_endpoint_drop(void *object); /* which begins with its fid; no-op on NULL */
 
 /* ofi_trial.c: open the endpoint and test the features that will be used. */
 aq_status ofi_trial_open(struct ofi_tp *ofi);
