@@ -223,7 +223,7 @@ struct ofi_trial_row {
     unsigned without; /* enum ofi_part, or 0: the provider is unusable */
     void (*run)(struct ofi_trial *trial, const struct ofi_trial_row *row);
     size_t len;
-    enum ofi_trial_how how; /* of a transfer */
+    enum ofi_trial_how how; /* of a transfer, or OFI_TRIAL_INJECT of a message */
 };
 
 static void ofi_trial_itself(struct ofi_trial *trial, const struct ofi_trial_row *row)
@@ -242,18 +242,14 @@ static void ofi_trial_itself(struct ofi_trial *trial, const struct ofi_trial_row
     ofi_trial_wait(trial);
 }
 
-static void ofi_trial_inject(struct ofi_trial *trial, const struct ofi_trial_row *row)
-{
-    (void)row;
-    if (trial->ofi->inject == 0) return;
-    ofi_trial_send(trial, aqi_min(trial->ofi->inject, trial->ofi->rdma.buffer), OFI_SEND);
-    ofi_trial_wait(trial);
-}
-
+/* The largest message, or the largest that is injected. */
 static void ofi_trial_largest(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
-    (void)row;
-    ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
+    bool inject = row->how == OFI_TRIAL_INJECT;
+    size_t len = trial->ofi->rdma.buffer;
+    if (inject) len = aqi_min(len, trial->ofi->inject);
+    if (len == 0) return;
+    ofi_trial_send(trial, len, inject ? OFI_SEND : OFI_CONTROL);
     ofi_trial_wait(trial);
 }
 
@@ -386,7 +382,7 @@ static void ofi_trial_wake(struct ofi_trial *trial, const struct ofi_trial_row *
 
 static const struct ofi_trial_row ofi_trial_rows[] = {
     {"a message to itself", OFI_ITSELF, ofi_trial_itself, OFI_TRIAL_MESSAGE, 0},
-    {"an injected message", OFI_INJECT, ofi_trial_inject, 0, 0},
+    {"an injected message", OFI_INJECT, ofi_trial_largest, 0, OFI_TRIAL_INJECT},
     {"many messages in a buffer", OFI_MANY, ofi_trial_many, 0, 0},
     {"a message that fills a buffer", 0, ofi_trial_largest, 0, 0},
     {"a remote write of 8 bytes", OFI_REMOTE, ofi_trial_remote, OFI_TRIAL_SMALL, OFI_TRIAL_WRITE},
