@@ -6,7 +6,6 @@
 #include "base/shmem.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
@@ -30,55 +29,55 @@ static unsigned ofi_peer_names(const struct ofi_addr *addr, size_t len, unsigned
     }
 }
 
+struct peer_name {
+    struct ofi_addr addr;
+    const unsigned char *name; /* of the domain with our index, in `addr` */
+    unsigned domains;
+};
+
 /* Look up its address, check it, and find its name there. AQ_AGAIN: it is being fetched. */
-static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr,
-                                  const unsigned char **name, unsigned *domains)
+static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct peer_name *out)
 {
+    struct ofi_addr *addr = &out->addr;
     size_t head = offsetof(struct ofi_addr, name), len = sizeof(*addr);
-    memset(addr, 0, sizeof(*addr));
+    memset(out, 0, sizeof(*out));
     aq_status st = ofi->rdma.tp.hooks.lookup(ofi->rdma.tp.hooks.host, ofi->front, id, addr, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    *domains = len > head && memcmp(addr->magic, ofi_magic, 4) == 0
-                   ? ofi_peer_names(addr, len, ofi->place, name)
-                   : 0;
-    if (*domains == 0) return aqi_fail(AQ_EPROTO, "ofi", "the address of rank %u is malformed", id);
+    if (len > head && memcmp(addr->magic, ofi_magic, 4) == 0)
+        out->domains = ofi_peer_names(addr, len, ofi->place, &out->name);
+    if (out->domains == 0)
+        return aqi_fail(AQ_EPROTO, "ofi", "the address of rank %u is malformed", id);
     bool like =
         addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
     /* It may have another provider, or fewer domains. */
-    return like && *name != NULL ? AQ_OK : AQ_ENOTSUP;
+    return like && out->name != NULL ? AQ_OK : AQ_ENOTSUP;
 }
 
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id)
 {
-    struct ofi_addr addr;
-    const unsigned char *name = NULL;
-    unsigned domains;
-    return ofi_peer_look_up(ofi, id, &addr, &name, &domains) == AQ_OK ? domains : 0;
+    struct peer_name found;
+    return ofi_peer_look_up(ofi, id, &found) == AQ_OK ? found.domains : 0;
 }
 
 aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_t host)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)rdma;
     struct ofi_peer *peer = (struct ofi_peer *)to;
-    struct ofi_addr addr;
-    const unsigned char *name = NULL;
-    unsigned domains;
+    struct peer_name found;
     peer->addr = FI_ADDR_NOTAVAIL;
     peer->last_kept = &peer->kept;
     if (host != rdma->params.host && ofi->info->ep_attr->protocol == FI_PROTO_SHM)
         return AQ_ENOTSUP;
-    return ofi_peer_look_up(ofi, to->peer.id, &addr, &name, &domains);
+    return ofi_peer_look_up(ofi, to->peer.id, &found);
 }
 
 static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    struct ofi_addr addr;
-    const unsigned char *name = NULL;
-    unsigned domains;
-    aq_status st = ofi_peer_look_up(ofi, peer->rdma.peer.id, &addr, &name, &domains);
+    struct peer_name found;
+    aq_status st = ofi_peer_look_up(ofi, peer->rdma.peer.id, &found);
     if (st != AQ_OK) return st == AQ_AGAIN ? st : AQ_EPEER;
-    int got = fi_av_insert(ofi->av, name, 1, &peer->addr, 0, NULL);
+    int got = fi_av_insert(ofi->av, found.name, 1, &peer->addr, 0, NULL);
     if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
     peer->addr = FI_ADDR_NOTAVAIL;
     if (got == -FI_EAGAIN) return AQ_AGAIN;
