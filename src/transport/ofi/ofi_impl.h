@@ -346,6 +346,9 @@ static inline bool ofi_peer_is_full(ssize_t err)
  * AQ_OFI_REFUSED_TIMEOUT the peer is lost.
  */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
+/* The provider has rejected `what`, for now or forever. AQ_EPEER: the peer is lost. */
+aq_status ofi_peer_rejected(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err,
+                            const char *what);
 /* Check for late operations. */
 void ofi_peer_look(struct ofi_tp *ofi);
 /* End transfers with dead peers. The provider never completes some of them. */

@@ -33,16 +33,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     buf->ctx.kind = kind;
     buf->rdma.peer = &peer->rdma;
     ssize_t err = ofi_message_post_send(ofi, peer, buf, buf->rdma.len + sizeof(tail));
-    if (ofi_peer_is_full(err)) return ofi_peer_refused(ofi, peer);
-    if (AQI_UNLIKELY(err != 0)) {
-        if (ofi_peer_is_cut((int)-err)) {
-            ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));
-            return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
-        }
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected a message: %s",
-                      ofi->info->fabric_attr->prov_name, ofi_library.strerror((int)-err));
-        return AQ_EPEER;
-    }
+    if (AQI_UNLIKELY(err != 0)) return ofi_peer_rejected(ofi, peer, err, "a message");
     aqi_count(AQI_CTR_POSTS, 1);
     aqi_count(buf->busy ? AQI_CTR_POSTS_TOLD : AQI_CTR_POSTS_INJECTED, 1);
     peer->refused = 0;

@@ -139,6 +139,19 @@ aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
     return AQ_AGAIN;
 }
 
+aq_status ofi_peer_rejected(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err,
+                            const char *what)
+{
+    if (ofi_peer_is_full(err)) return ofi_peer_refused(ofi, peer);
+    const char *why = ofi_library.strerror((int)-err);
+    if (ofi_peer_is_cut((int)-err))
+        ofi_flush_broken(ofi, peer, why);
+    else
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected %s: %s",
+                      ofi->info->fabric_attr->prov_name, what, why);
+    return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
+}
+
 static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t since,
                                    bool no_fd)
 {

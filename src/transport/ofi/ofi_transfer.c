@@ -123,17 +123,9 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
     return NULL;
 }
 
-/* The provider has rejected a piece. AQ_EPEER: it always will; the peer is lost. */
-static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
+static aq_status ofi_transfer_rejected(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
 {
-    const char *text = ofi_library.strerror((int)-err);
-    if (ofi_peer_is_full(err)) return ofi_peer_refused(ofi, peer);
-    if (ofi_peer_is_cut((int)-err))
-        ofi_flush_broken(ofi, peer, text);
-    else
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected a remote write or read: %s",
-                      ofi->info->fabric_attr->prov_name, text);
-    return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
+    return ofi_peer_rejected(ofi, peer, err, "a remote write or read");
 }
 
 static void ofi_transfer_count(const struct ofi_piece *piece)
@@ -151,7 +143,7 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err != 0) {
         ofi_transfer_drop_piece(ofi, piece);
-        return ofi_transfer_not_taken(ofi, ofi_op_peer(op), err);
+        return ofi_transfer_rejected(ofi, ofi_op_peer(op), err);
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->rdma.len;
@@ -206,7 +198,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             hard_err = err;
         }
     }
-    if (hard != NULL) (void)ofi_transfer_not_taken(ofi, hard, hard_err);
+    if (hard != NULL) (void)ofi_transfer_rejected(ofi, hard, hard_err);
 }
 
 /*
