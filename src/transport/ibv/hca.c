@@ -94,7 +94,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
     if (hca_config.sends_total != 0)
         hca->room = (uint32_t)aqi_min(hca->room, aqi_max(hca_config.sends_total, HCA_SENDS_LEAST));
-    hca->silent_most = (uint32_t)aqi_min(hca_config.bounces, hca->room) / 2;
+    hca->max_unsignaled = (uint32_t)aqi_min(hca_config.bounces, hca->room) / 2;
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }
 

@@ -135,7 +135,7 @@ static aq_status hca_driver_map(struct aqi_rdma *rdma, const void *key, size_t k
  * link. */
 static void hca_driver_signal_all(struct hca_tp *hca)
 {
-    hca->silent_most = 0;
+    hca->max_unsignaled = 0;
     for (uint32_t id = 0; id < hca->rdma.params.size; id++)
         for (unsigned r = 0; hca_peer_at(hca, id) != NULL && r < hca->rails; r++)
             hca_link_mark(hca, hca_peer_at(hca, id), r);

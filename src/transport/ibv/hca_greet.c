@@ -192,9 +192,9 @@ static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned 
     if (peer->ah[rail] != NULL) return true;
     hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
     peer->ah[rail] = hca_verbs.create_ah(hca->rail[rail].pd, &path);
-    peer->no_way &= ~(1u << rail);
-    peer->no_way |= (uint32_t)(peer->ah[rail] == NULL) << rail;
-    if (peer->ah[rail] == NULL && (peer->no_way & all) == all) {
+    peer->unroutable &= ~(1u << rail);
+    peer->unroutable |= (uint32_t)(peer->ah[rail] == NULL) << rail;
+    if (peer->ah[rail] == NULL && (peer->unroutable & all) == all) {
         aqi_fail_quiet(AQ_EPEER, "%s, %s", strerror(errno),
                        hca_advice_path(&hca->rail[rail], &peer->addr.place[rail]).text);
         hca_peer_unreached(hca, peer, rail, aq_error_message());
@@ -281,8 +281,8 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
     peer->state = HCA_CALLING;
     peer->pause = GREET_PAUSE_NS;
     peer->greeted = 0;
-    peer->voice = 0;
-    peer->no_way = 0;
+    peer->greet_rail = 0;
+    peer->unroutable = 0;
     peer->next_calling = hca->greeter.calling;
     hca->greeter.calling = peer;
     hca->rdma.whole = true;
@@ -325,10 +325,10 @@ static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
         return;
     }
     if (good == 0) good = all;
-    while (!hca_has_rail(good, peer->voice))
-        peer->voice = (peer->voice + 1) % HCA_RAILS;
-    hca_greet_say(hca, peer, peer->voice);
-    peer->voice = (peer->voice + 1) % HCA_RAILS;
+    while (!hca_has_rail(good, peer->greet_rail))
+        peer->greet_rail = (peer->greet_rail + 1) % HCA_RAILS;
+    hca_greet_say(hca, peer, peer->greet_rail);
+    peer->greet_rail = (peer->greet_rail + 1) % HCA_RAILS;
 }
 
 void hca_greet_timers(struct hca_tp *hca)
@@ -422,7 +422,7 @@ static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
         said.psn = known->psn;
         if (memcmp(known, &said, sizeof(said)) == 0) continue;
         *known = said;
-        peer->no_way &= ~(1u << r);
+        peer->unroutable &= ~(1u << r);
         if (peer->ah[r] != NULL) hca_verbs.destroy_ah(peer->ah[r]);
         peer->ah[r] = NULL;
     }

@@ -205,12 +205,12 @@ static void all_rails_are_followed(void **unused)
     exchange();
     for (unsigned r = 0; r < RAILS; r++) {
         struct letter letter = forged(AT_LID + r * sizeof(struct hca_place), 9, 2);
-        peer->no_way = 7;
+        peer->unroutable = 7;
         assert_true(hears_letter(1, &letter));
         assert_int_equal(peer->addr.place[r].lid, 9);
         assert_int_equal(peer->addr.place[1 - r].lid, 0);
         assert_int_equal(peer->addr.place[r].qpn, addresses[0].place[r].qpn);
-        assert_int_equal(peer->no_way, 7 & ~(1u << r));
+        assert_int_equal(peer->unroutable, 7 & ~(1u << r));
         peer->addr.place[r].lid = 0;
     }
 }

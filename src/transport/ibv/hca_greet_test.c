@@ -58,7 +58,7 @@ static void who_moves_is_followed(void **unused)
     peer->ah[0] = &ways[1][0]; /* it recently answered over this */
     ways_made++;
     peer->addr.place[0].qpn = addresses[0].place[0].qpn = 77;
-    peer->no_way = 3;
+    peer->unroutable = 3;
     const struct hca_place before = peer->addr.place[1];
     unsigned gone = ways_gone;
     struct letter letter = forged(AT_LID, 9, 2);
@@ -69,7 +69,7 @@ static void who_moves_is_followed(void **unused)
     assert_true(hears_letter(1, &letter));
     assert_int_equal(peer->addr.place[0].lid, 9);
     assert_int_equal(peer->addr.place[0].qpn, 77);
-    assert_int_equal(peer->no_way, 2);
+    assert_int_equal(peer->unroutable, 2);
     assert_int_equal(ways_gone, gone + 1);
     assert_true(hears_letter(1, &letter)); /* it has not moved again */
     assert_int_equal(ways_gone, gone + 1);

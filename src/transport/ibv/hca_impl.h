@@ -21,9 +21,9 @@ enum {
     HCA_FRAME = 96,     /* maximum bytes before the payload of a message */
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
-    HCA_GRH = 40,   /* bytes before a datagram */
-    HCA_POSTS = 8,  /* receive buffers posted together */
-    HCA_SILENT = 16 /* consecutive messages per signaled completion */
+    HCA_GRH = 40,       /* bytes before a datagram */
+    HCA_POSTS = 8,      /* receive buffers posted together */
+    HCA_UNSIGNALED = 16 /* consecutive messages per signaled completion */
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -82,9 +82,9 @@ struct hca_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     uint32_t max_inline;
-    char name[72];                        /* "mlx5_0:1" */
-    struct aqi_rdma_buf *left[HCA_POSTS]; /* freed by messages, to be reposted */
-    uint32_t left_count;
+    char name[72];                          /* "mlx5_0:1" */
+    struct aqi_rdma_buf *repost[HCA_POSTS]; /* freed by messages, to be reposted */
+    uint32_t repost_count;
     /* Completions polled; those from `found_next` to `found_end` have not been handled yet. */
     struct ibv_wc found[AQI_RDMA_BATCH], *found_next, *found_end;
 };
@@ -146,10 +146,10 @@ struct hca_sent {
     uint32_t number; /* of a message to this peer */
     union {
         struct {
-            bool refused : 1; /* by the peer's adapter */
-            bool silent : 1;  /* unsignaled: a later entry shows that it is complete */
-            bool word : 1;    /* of a ring: a write that notifies the peer, ... */
-            bool probe : 1;   /* ... or a read of its count of messages */
+            bool refused : 1;    /* by the peer's adapter */
+            bool unsignaled : 1; /* a later entry shows that it is complete */
+            bool word : 1;       /* of a ring: a write that notifies the peer, ... */
+            bool probe : 1;      /* ... or a read of its count of messages */
             bool straight : 1, get : 1;
         };
         uint8_t is; /* all these */
@@ -170,13 +170,13 @@ struct hca_link {
     unsigned rail;
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
-    uint32_t silent;     /* newest entries, whose completion no signaled entry will show */
+    uint32_t unsignaled; /* newest entries, whose completion no signaled entry will show */
     uint32_t pieces;     /* pieces of transfers in the queue */
     /*
      * State of hca_repair_look: the last position of `tail`, how many times it stalled for too
      * long, and since when it has been stalled (0: nothing was in flight).
      */
-    uint32_t stood, mute;
+    uint32_t last_tail, stalls;
     uint64_t since;
 };
 
@@ -196,8 +196,8 @@ struct hca_peer {
     struct hca_link *next;       /* for the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
-    unsigned voice;  /* the rail of the next greeting */
-    uint32_t no_way; /* rails without a route for greetings, as bits */
+    unsigned greet_rail; /* of the next greeting */
+    uint32_t unroutable; /* rails without a route for greetings, as bits */
     uint64_t called, greeted, pause;
     bool doubted;
     bool unreceived; /* a message has failed at its receive buffer once */
@@ -256,16 +256,16 @@ struct hca_tp {
     struct aqi_rdma rdma;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint32_t down;        /* rails reported down by their adapters, as bits */
-    uint32_t gone;        /* those whose adapter has failed as a whole: permanently down */
-    uint64_t looked;      /* the last check for events that no completion signals */
-    uint32_t depth;       /* requests in flight to a peer */
-    uint32_t sends;       /* entries of a link's send queue */
-    uint32_t mask;        /* of positions in a link's `sent`: a power of two, minus 1 */
-    uint32_t room;        /* completions of sends that the queues have room for */
-    uint32_t out;         /* completions of sends in flight */
-    uint32_t silent_most; /* unsignaled sends in flight: the limit; the number */
-    uint32_t silent;
+    uint32_t down;           /* rails reported down by their adapters, as bits */
+    uint32_t gone;           /* those whose adapter has failed as a whole: permanently down */
+    uint64_t looked;         /* the last check for events that no completion signals */
+    uint32_t depth;          /* requests in flight to a peer */
+    uint32_t sends;          /* entries of a link's send queue */
+    uint32_t mask;           /* of positions in a link's `sent`: a power of two, minus 1 */
+    uint32_t room;           /* completions of sends that the queues have room for */
+    uint32_t out;            /* completions of sends in flight */
+    uint32_t max_unsignaled; /* unsignaled sends in flight: the limit; the number */
+    uint32_t unsignaled;
     struct ibv_send_wr post; /* for the next message or transfer, with constant fields preset */
     struct ibv_sge post_piece;
     uint32_t handling; /* requests in receive buffers whose handlers are running */
@@ -462,28 +462,27 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err);
 /* Whether a message may be unsignaled: usually, only its buffer waits for its completion, but
  * buffers must not run out. */
-static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
+static inline bool hca_link_may_be_unsignaled(const struct hca_tp *hca, const struct hca_link *link)
 {
-    return link->silent < HCA_SILENT - 1 && hca->silent < hca->silent_most;
+    return link->unsignaled < HCA_UNSIGNALED - 1 && hca->unsignaled < hca->max_unsignaled;
 }
 
-/* Post the request, for which the next entry of the link has been filled in; `silent`:
- * unsignaled. */
+/* Post the request, for which the next entry of the link has been filled in. */
 static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_link *link,
-                                               struct ibv_send_wr *wr, bool silent)
+                                               struct ibv_send_wr *wr, bool unsignaled)
 {
     struct ibv_send_wr *bad;
     wr->wr_id = hca_wr_of_place(link, link->head);
-    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
+    if (!unsignaled) wr->send_flags |= IBV_SEND_SIGNALED;
     int err = ibv_post_send(link->qp, wr, &bad);
     if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, link, err);
     struct aqi_counters *counters = aqi_counting();
     link->head++;
-    link->silent = silent ? link->silent + 1 : 0;
-    hca->silent += silent;
+    link->unsignaled = unsignaled ? link->unsignaled + 1 : 0;
+    hca->unsignaled += unsignaled;
     hca->out++;
     aqi_count_in(counters, AQI_CTR_POSTS, 1);
-    if (!silent) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    if (!unsignaled) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
     return AQ_OK;
 }
 

@@ -35,7 +35,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_peer *peer, stru
                                             .max_send_sge = 1,
                                             .max_inline_data = (uint32_t)hca_config.inline_limit},
                                     .qp_type = IBV_QPT_RC};
-    link->head = link->tail = link->stood = link->pieces = link->silent = 0;
+    link->head = link->tail = link->last_tail = link->pieces = link->unsignaled = 0;
     link->since = 0;
     if (link->sent == NULL) link->sent = calloc((size_t)hca->mask + 1, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
@@ -155,7 +155,7 @@ struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
 {
     struct hca_sent *sent = hca_link_place(hca, link, link->tail++);
     hca->out--;
-    hca->silent -= sent->silent;
+    hca->unsignaled -= sent->unsignaled;
     if (hca_sent_is_piece(sent)) link->pieces--;
     return sent;
 }
@@ -200,13 +200,13 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 {
     struct hca_link *link = &peer->link[rail];
     if (hca_link_is_full(hca, link)) return AQ_AGAIN;
-    bool silent = sent->piece.op == NULL && (sent->piece.buf != NULL || sent->word) &&
-                  hca_link_may_be_silent(hca, link);
+    bool unsignaled = sent->piece.op == NULL && (sent->piece.buf != NULL || sent->word) &&
+                      hca_link_may_be_unsignaled(hca, link);
     struct hca_sent *place = hca_link_place(hca, link, link->head);
-    aq_status st = hca_link_hand_over(hca, link, wr, silent);
+    aq_status st = hca_link_hand_over(hca, link, wr, unsignaled);
     if (st != AQ_OK) return st;
     *place = *sent;
-    place->silent = silent;
+    place->unsignaled = unsignaled;
     if (sent->piece.op != NULL)
         link->pieces++;
     else if (sent->piece.buf != NULL)
@@ -217,7 +217,7 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* without data, so it needs no key */
-    if (peer->state != HCA_UP || peer->link[rail].silent == 0) return;
+    if (peer->state != HCA_UP || peer->link[rail].unsignaled == 0) return;
     (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.number = 0});
 }
 

@@ -47,15 +47,15 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
         wr->send_flags = 0;
         hca->post_piece.lkey = hca_buf_lkey(buf, link->rail);
     }
-    bool silent = hca_link_may_be_silent(hca, link);
+    bool unsignaled = hca_link_may_be_unsignaled(hca, link);
     struct hca_sent *sent = hca_link_place(hca, link, link->head);
     sent->piece.buf = buf;
     sent->piece.op = NULL;
     sent->number = number;
     sent->is = 0;
-    sent->silent = silent;
+    sent->unsignaled = unsignaled;
     peer->number = number + 1;
-    aq_status st = hca_link_hand_over(hca, link, wr, silent);
+    aq_status st = hca_link_hand_over(hca, link, wr, unsignaled);
     if (AQI_UNLIKELY(st == AQ_AGAIN)) /* a peer that failed no longer has entries */
         hca_link_peer(link)->number = hca_link_place(hca, link, link->head)->number;
     return st;
@@ -136,13 +136,13 @@ void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 }
 
 /* Repost freed buffers HCA_POSTS at a time; hca_message_spares allows for those that wait. */
-static void hca_message_left(struct hca_tp *hca, struct aqi_rdma_buf *buf)
+static void hca_message_repost(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     struct hca_rail *rail = &hca->rail[buf->rail];
-    rail->left[rail->left_count++] = buf;
-    if (rail->left_count < HCA_POSTS) return;
-    rail->left_count = 0;
-    (void)hca_message_post_bufs(hca, buf->rail, rail->left, HCA_POSTS);
+    rail->repost[rail->repost_count++] = buf;
+    if (rail->repost_count < HCA_POSTS) return;
+    rail->repost_count = 0;
+    (void)hca_message_post_bufs(hca, buf->rail, rail->repost, HCA_POSTS);
 }
 
 /* Post this many free buffers, or fewer if no more can be registered. Returns their number. */
@@ -208,7 +208,7 @@ static AQI_INLINE void hca_message_serve(struct hca_tp *hca, struct aqi_rdma_buf
     aqi_rdma_run(&hca->rdma, buf, buf->bytes);
     hca->handling -= posted;
     if (posted)
-        hca_message_left(hca, buf);
+        hca_message_repost(hca, buf);
     else
         aqi_rdma_put(&hca->rdma, buf);
 }

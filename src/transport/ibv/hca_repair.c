@@ -101,7 +101,7 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
 {
     uint64_t ns = hca_config.silence_ns;
     if (ns == 0) ns = 4 * (hca_config.retries + 1) * (UINT64_C(4096) << hca_config.timeout);
-    return ns << aqi_min(link->mute, 10);
+    return ns << aqi_min(link->stalls, 10);
 }
 
 /*
@@ -111,18 +111,18 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
 static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
-    if (link->tail != link->stood) link->mute = 0;
-    if (link->tail != link->stood || link->since == 0) {
-        link->stood = link->tail;
+    if (link->tail != link->last_tail) link->stalls = 0;
+    if (link->tail != link->last_tail || link->since == 0) {
+        link->last_tail = link->tail;
         link->since = link->tail != link->head ? hca->rdma.now : 0;
     }
     if (link->since == 0 || hca->rdma.now - link->since < hca_repair_patience(link)) return;
     link->since = hca->rdma.now;
-    if (link->silent == link->head - link->tail) {
+    if (link->unsignaled == link->head - link->tail) {
         hca_link_mark(hca, peer, rail);
         return;
     }
-    link->mute++;
+    link->stalls++;
     char why[128];
     snprintf(why, sizeof(why), "%s does not report the outcome of its sends", hca->rail[rail].name);
     hca_repair_without(hca, peer, rail, why);

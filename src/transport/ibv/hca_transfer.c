@@ -228,7 +228,7 @@ static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca
     struct aqi_counters *counters = aqi_counting();
     link->head++;
     link->pieces++;
-    link->silent = 0;
+    link->unsignaled = 0;
     hca->out++;
     aqi_count_in(counters, AQI_CTR_POSTS, 1);
     aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);

@@ -279,7 +279,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->sends = SENDS;
     hca->mask = SENDS - 1;
     hca->room = ENDS * SENDS;
-    hca->silent_most = 32;
+    hca->max_unsignaled = 32;
     hca->rdma.tp.limits.max_medium = medium;
     hca->rdma.tp.hooks.arg = end;
     hca->rdma.buffer = HCA_FRAME + medium + 32;
