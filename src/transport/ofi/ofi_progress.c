@@ -74,23 +74,19 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
                                       const char *text)
 {
     struct ofi_peer *peer = ofi_op_peer(ofi_piece_op(piece));
+    bool get = piece->rdma.op->get;
     if (ofi_progress_is_refused(err)) {
         ofi_transfer_piece_refused(ofi, piece);
-        return;
-    }
-    if (err == FI_EFAULT) {
+    } else if (err == FI_EFAULT) {
         ofi_progress_piece_gone(ofi, piece);
-        return;
-    }
-    if (ofi_peer_is_cut(err)) {
+    } else if (ofi_peer_is_cut(err)) {
         ofi_flush_broken(ofi, peer, text);
         ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED || err == FI_EIO);
-        return;
+    } else {
+        ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s",
+                      ofi->info->fabric_attr->prov_name, get ? "read" : "write", text);
     }
-    bool get = piece->rdma.op->get;
-    ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
-    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s",
-                  ofi->info->fabric_attr->prov_name, get ? "read" : "write", text);
 }
 
 struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len)
