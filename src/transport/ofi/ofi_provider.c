@@ -259,16 +259,15 @@ bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
     /* As in a job of two; but without the setting, a job calls this before its size is known. */
     struct fi_info *info = ofi_provider_find(false, ofi_config.provider[0] != 0 ? 2 : 0,
                                              probe->reason, sizeof(probe->reason));
-    if (device != 0) {
-        bool found = info != NULL && ofi_provider_probe_other(device - 1, info, probe);
-        if (info != NULL) ofi_library.freeinfo(info);
-        return found;
-    }
-    probe->on_request = info == NULL && ofi_config.provider[0] == 0 && ofi_config.domain[0] == 0 &&
-                        (!ofi_provider_may_be_here() ||
-                         (ofi_library_missing() == NULL && aqi_mac_missing() == NULL));
-    if (info == NULL) return true;
-    ofi_provider_say(probe, info, true);
-    ofi_library.freeinfo(info);
-    return true;
+    bool found = device == 0;
+    if (device != 0)
+        found = info != NULL && ofi_provider_probe_other(device - 1, info, probe);
+    else if (info != NULL)
+        ofi_provider_say(probe, info, true);
+    else
+        probe->on_request = ofi_config.provider[0] == 0 && ofi_config.domain[0] == 0 &&
+                            (!ofi_provider_may_be_here() ||
+                             (ofi_library_missing() == NULL && aqi_mac_missing() == NULL));
+    if (info != NULL) ofi_library.freeinfo(info);
+    return found;
 }
