@@ -30,6 +30,7 @@ static struct {
 static struct hca_tp hca;
 static struct hca_peer peer;
 static struct aqi_rdma_peer *peers[] = {NULL, &peer.rdma};
+static struct capture capture;
 static struct hca_port port = {.device = "card0", .number = 1};
 
 static void says(const char *text, const char *part)
@@ -255,7 +256,6 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
 {
     static char memory[8192];
     struct aqi_mem *mem;
-    struct capture capture;
     capture_start(&capture);
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
     const char *text = capture_end(&capture);
@@ -436,7 +436,6 @@ static void has_no_way(int err)
 
 static void a_peer_to_which_there_is_no_route(void **unused)
 {
-    struct capture capture;
     peer.state = HCA_CALLING;
     hca.greeter.calling = &peer;
     capture_start(&capture);
@@ -448,7 +447,6 @@ static void a_peer_to_which_there_is_no_route(void **unused)
 /* The second one may have a route. */
 static void a_peer_to_which_no_rail_has_a_route(void **unused)
 {
-    struct capture capture;
     hca.rails = peer.addr.rails = 2;
     hca.rail[1] = hca.rail[0];
     place_ipv4(&peer.addr.place[1], 1, 2);
@@ -465,7 +463,6 @@ static void a_peer_to_which_no_rail_has_a_route(void **unused)
 
 static void a_queue_pair_that_cannot_be_connected(void **unused)
 {
-    struct capture capture;
     peer.state = HCA_CALLING;
     peer.used = 1;
     peer.link[0].qp = &card.qp;
@@ -477,7 +474,6 @@ static void a_queue_pair_that_cannot_be_connected(void **unused)
 
 static void a_peer_that_does_not_answer(void **unused)
 {
-    struct capture capture;
     peer.state = HCA_CALLING;
     hca.greeter.calling = &peer;
     hca.greeter.out = HCA_GREETINGS_OUT;
@@ -508,7 +504,6 @@ static aq_status infiniband_address(void *arg, const struct aqi_tp *tp, uint32_t
 static void a_peer_on_another_kind_of_network(void **unused)
 {
     struct aqi_peer *found;
-    struct capture capture;
     hca.rdma.tp.hooks.lookup = infiniband_address;
     capture_start(&capture);
     assert_int_equal(aqi_ibv_transport.connect(&hca.rdma.tp, 1, 0, &found), AQ_ENOTSUP);
@@ -521,7 +516,6 @@ static void a_peer_on_another_kind_of_network(void **unused)
 static void a_network_that_carries_less_than_its_ports(void **unused)
 {
     static struct aqi_rdma_buf buf = {.len = LONG_ONE};
-    struct capture capture;
     const struct ibv_wc wc = {.wr_id = hca_wr_of_send(1, 0, 0), .status = IBV_WC_RETRY_EXC_ERR};
     for (unsigned round = 0; round < 3; round++) {
         struct hca_sent sent = {.piece.buf = &buf};
