@@ -94,12 +94,6 @@ struct hca_text hca_advice_no_port(const char *root)
 
 /* --- no route -------------------------------------------------------------------------------- */
 
-static bool hca_advice_is_ipv4(const struct hca_place *place)
-{
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    return memcmp(place->gid, mapped, sizeof(mapped)) == 0;
-}
-
 static struct hca_text hca_advice_place(const struct hca_place *place)
 {
     struct hca_text at = {""};
@@ -107,7 +101,7 @@ static struct hca_text hca_advice_place(const struct hca_place *place)
     if (place->link_layer != IBV_LINK_LAYER_ETHERNET)
         snprintf(at.text, sizeof(at.text), "LID %u of subnet %02x%02x:%02x%02x:%02x%02x:%02x%02x",
                  place->lid, gid[0], gid[1], gid[2], gid[3], gid[4], gid[5], gid[6], gid[7]);
-    else if (hca_advice_is_ipv4(place))
+    else if (hca_gid_is_ipv4(gid))
         inet_ntop(AF_INET, gid + 12, at.text, sizeof(at.text));
     else
         inet_ntop(AF_INET6, gid, at.text, sizeof(at.text));
@@ -136,7 +130,7 @@ static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
                    "; otherwise check the subnet manager (\"sminfo\", \"ibtracert\")"};
     if (from->link_layer != to->link_layer) return layers;
     if (from->link_layer == IBV_LINK_LAYER_ETHERNET)
-        return hca_advice_is_ipv4(from) != hca_advice_is_ipv4(to) ? kinds : networks;
+        return hca_gid_is_ipv4(from->gid) != hca_gid_is_ipv4(to->gid) ? kinds : networks;
     return memcmp(from->gid, to->gid, 8) != 0 ? subnets : fabrics;
 }
 

@@ -38,6 +38,13 @@ struct hca_place {
     uint32_t qpn, psn;
 };
 
+/* Whether the GID of a port maps an IPv4 address. */
+static inline bool hca_gid_is_ipv4(const uint8_t gid[16])
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    return memcmp(gid, mapped, sizeof(mapped)) == 0;
+}
+
 /* The address of a process: where its greetings go, on each of its rails. */
 struct hca_addr {
     unsigned char magic[4];

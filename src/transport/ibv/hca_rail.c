@@ -18,7 +18,7 @@ enum { HCA_HOPS = 64 };
 static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, int index,
                              const union ibv_gid *gid)
 {
-    static const unsigned char none[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const unsigned char none[16];
     char path[200], type[32] = "";
     if (memcmp(gid->raw, none, sizeof(none)) == 0) return -1;
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/gid_attrs/types/%d", device,
@@ -29,7 +29,7 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
         fclose(file);
     }
     int rank = strncmp(type, "RoCE v2", 7) == 0 ? 4 : 0;
-    if (memcmp(gid->raw, mapped, sizeof(mapped)) == 0) return rank + 2;
+    if (hca_gid_is_ipv4(gid->raw)) return rank + 2;
     return rank + (gid->raw[0] != 0xfe); /* link-local addresses last */
 }
 
