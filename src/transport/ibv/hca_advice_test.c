@@ -252,7 +252,7 @@ static void how_much_may_be_locked(void **unused)
     free(peer.link[0].sent);
 }
 
-static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(void **unused)
+static void segment_that_cannot_be_locked_is_reported(void **unused)
 {
     static char memory[8192];
     struct aqi_mem *mem;
@@ -363,7 +363,7 @@ static void which_library_is_missing(void **unused)
 
 /* --- settings -------------------------------------------------------------------------------- */
 
-static void mistaken_settings(void **unused)
+static void invalid_settings(void **unused)
 {
     static const struct {
         const char *gid;
@@ -397,7 +397,7 @@ static void mistaken_settings(void **unused)
 
 /* --- networks -------------------------------------------------------------------------------- */
 
-static void from_where_there_is_no_way_to_where(void **unused)
+static void advice_names_both_addresses(void **unused)
 {
     struct hca_rail *rail = &hca.rail[0];
     struct hca_place to;
@@ -434,7 +434,7 @@ static void has_no_way(int err)
     says(peer.rdma.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
 }
 
-static void a_peer_to_which_there_is_no_route(void **unused)
+static void peer_without_route(void **unused)
 {
     peer.state = HCA_CALLING;
     hca.greeter.calling = &peer;
@@ -445,7 +445,7 @@ static void a_peer_to_which_there_is_no_route(void **unused)
 }
 
 /* The second one may have a route. */
-static void a_peer_to_which_no_rail_has_a_route(void **unused)
+static void peer_without_route_on_any_rail(void **unused)
 {
     hca.rails = peer.addr.rails = 2;
     hca.rail[1] = hca.rail[0];
@@ -541,16 +541,15 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(how_much_may_be_locked, open_all),
-        cmocka_unit_test_setup(a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said,
-                               open_all),
+        cmocka_unit_test_setup(segment_that_cannot_be_locked_is_reported, open_all),
         cmocka_unit_test_setup(other_reasons, open_all),
         cmocka_unit_test_setup(which_module_or_package_is_missing, open_all),
         cmocka_unit_test_setup(which_ports_there_are, open_all),
         cmocka_unit_test_setup(which_library_is_missing, open_all),
-        cmocka_unit_test_setup(mistaken_settings, open_all),
-        cmocka_unit_test_setup(from_where_there_is_no_way_to_where, open_all),
-        cmocka_unit_test_setup(a_peer_to_which_there_is_no_route, open_all),
-        cmocka_unit_test_setup(a_peer_to_which_no_rail_has_a_route, open_all),
+        cmocka_unit_test_setup(invalid_settings, open_all),
+        cmocka_unit_test_setup(advice_names_both_addresses, open_all),
+        cmocka_unit_test_setup(peer_without_route, open_all),
+        cmocka_unit_test_setup(peer_without_route_on_any_rail, open_all),
         cmocka_unit_test_setup(a_queue_pair_that_cannot_be_connected, open_all),
         cmocka_unit_test_setup(a_peer_that_does_not_answer, open_all),
         cmocka_unit_test_setup(a_peer_on_another_kind_of_network, open_all),

@@ -51,7 +51,7 @@ static void pass_on(void)
 }
 
 /* The buffers of unsignaled messages come back, too. */
-static void who_is_short_waits_for_those_in_use(void **unused)
+static void shortage_waits_for_buffers_in_use(void **unused)
 {
     uint32_t sent = 0;
     for (unsigned i = 0; i < MANY; i++) {
@@ -69,7 +69,7 @@ static void who_is_short_waits_for_those_in_use(void **unused)
     assert_int_equal(ends[0].hca->rdma.bounced, 0);
 }
 
-static void where_nothing_comes_back_the_peer_fails(void **unused)
+static void without_buffers_in_use_the_peer_fails(void **unused)
 {
     struct hca_peer *peer = hca_peer_at(ends[0].hca, 1);
     take_all(ends[0].hca);
@@ -79,7 +79,7 @@ static void where_nothing_comes_back_the_peer_fails(void **unused)
 }
 
 /* There is a buffer to send from. */
-static void without_one_for_the_reply_the_peer_fails(void **unused)
+static void without_buffer_for_the_reply_the_peer_fails(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
     struct aqi_rdma_buf *last = aqi_rdma_get(&hca->rdma);
@@ -103,9 +103,9 @@ static void a_peer_without_buffers_is_not_connected(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WORLD_TEST(who_is_short_waits_for_those_in_use),
-        WORLD_TEST(where_nothing_comes_back_the_peer_fails),
-        WORLD_TEST(without_one_for_the_reply_the_peer_fails),
+        WORLD_TEST(shortage_waits_for_buffers_in_use),
+        WORLD_TEST(without_buffers_in_use_the_peer_fails),
+        WORLD_TEST(without_buffer_for_the_reply_the_peer_fails),
         WORLD_TEST(a_peer_without_buffers_is_not_connected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

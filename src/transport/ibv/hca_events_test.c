@@ -168,7 +168,7 @@ static void one_that_flaps_is_not(void **unused)
     assert_int_equal(peer.failed, 2);
 }
 
-static void events_of_the_adapters_other_port_are_nothing_to_us(void **unused)
+static void events_of_other_ports_are_ignored(void **unused)
 {
     happens(0, IBV_EVENT_PORT_ERR, 2);
     assert_false(peer.broken || hca.down != 0);
@@ -182,7 +182,7 @@ static const char *said_of(unsigned rail, enum ibv_event_type type, int port)
     return capture_end(&capture);
 }
 
-static void it_is_said_what_becomes_of_the_job(void **unused)
+static void report_says_whether_other_ports_take_over(void **unused)
 {
     snprintf(hca.rail[0].name, sizeof(hca.rail[0].name), "card:1");
     assert_string_equal(said_of(0, IBV_EVENT_PORT_ERR, 2), "");
@@ -194,7 +194,7 @@ static void it_is_said_what_becomes_of_the_job(void **unused)
 }
 
 /* Meanwhile there is only a link-local address, by which no peer is reachable. */
-static void an_address_that_is_gone_is_waited_for(void **unused)
+static void missing_address_is_awaited(void **unused)
 {
     lose(0);
     memset(card.gid[0][1], 0, 16);
@@ -211,7 +211,7 @@ static void an_address_that_is_gone_is_waited_for(void **unused)
 
 /* With the same address, working connections are not disturbed; a new address is announced to all
  * peers. */
-static void only_another_address_makes_connections_anew(void **unused)
+static void only_a_new_address_causes_reconnection(void **unused)
 {
     memset(card.gid[1][1], 0, 16);
     give_address(1, 3, 2);
@@ -256,7 +256,7 @@ static void without_another_its_peers_are_lost(void **unused)
 }
 
 /* Its pending greetings no longer take up room, and later calls fail at once. */
-static void what_it_was_to_greet_is_forgotten(void **unused)
+static void pending_greetings_of_a_failed_adapter_end(void **unused)
 {
     hca.greeter.out = 5;
     hca.greeter.out_by[0] = 3;
@@ -298,7 +298,7 @@ static const char *greeter_status(enum ibv_wc_status status)
 }
 
 /* Its queue pair keeps its number, which peers know; flushed requests are not counted again. */
-static void who_could_not_greet_can_again(void **unused)
+static void failed_greeting_resets_the_queue_pair(void **unused)
 {
     static unsigned char memory[1];
     struct ibv_qp qp = {.context = &card.context[1]};
@@ -327,14 +327,14 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_port_that_is_back_is_used_again_a_second_later, open_all),
         cmocka_unit_test_setup(one_that_flaps_is_not, open_all),
-        cmocka_unit_test_setup(events_of_the_adapters_other_port_are_nothing_to_us, open_all),
-        cmocka_unit_test_setup(it_is_said_what_becomes_of_the_job, open_all),
-        cmocka_unit_test_setup(an_address_that_is_gone_is_waited_for, open_all),
+        cmocka_unit_test_setup(events_of_other_ports_are_ignored, open_all),
+        cmocka_unit_test_setup(report_says_whether_other_ports_take_over, open_all),
+        cmocka_unit_test_setup(missing_address_is_awaited, open_all),
         cmocka_unit_test_setup(an_adapter_that_fails_is_left_for_the_other, open_all),
         cmocka_unit_test_setup(without_another_its_peers_are_lost, open_all),
-        cmocka_unit_test_setup(what_it_was_to_greet_is_forgotten, open_all),
-        cmocka_unit_test_setup(who_could_not_greet_can_again, open_all),
-        cmocka_unit_test_setup(only_another_address_makes_connections_anew, open_all),
+        cmocka_unit_test_setup(pending_greetings_of_a_failed_adapter_end, open_all),
+        cmocka_unit_test_setup(failed_greeting_resets_the_queue_pair, open_all),
+        cmocka_unit_test_setup(only_a_new_address_causes_reconnection, open_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void numbers_are_random(void **unused)
 
 /* It contains, as a byte, how many reads its adapter serves at once; places of missing rails are
  * zero. */
-static void a_greeting_says_what_the_adapter_can(void **unused)
+static void greeting_contains_limits_of_the_adapter(void **unused)
 {
     static const int rows[][2] = {{16, 16}, {255, 255}, {256, 255}, {1000, 255}};
     static const unsigned char none[(HCA_RAILS - RAILS) * sizeof(struct hca_place)];
@@ -96,7 +96,7 @@ static void greetings_take_turns(void **unused)
 }
 
 /* A peer is lost only if there is no route to it over any rail. */
-static void who_has_no_way_is_lost(void **unused)
+static void peer_without_route_is_lost(void **unused)
 {
     blocked[1] = true;
     other(0)->failed = 1; /* so that the first is not tried */
@@ -128,7 +128,7 @@ static void fail_greeting(unsigned self, unsigned rail, enum ibv_wc_status statu
  * A rail on which a greeting fails is prepared again, once for all its unsent greetings, whose room
  * is freed.
  */
-static void what_an_adapter_did_not_send_makes_room(void **unused)
+static void unsent_greetings_make_room(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
     uint32_t posted = buffers[0][0].head, posted_second = buffers[0][1].head;
@@ -168,7 +168,7 @@ static void a_rail_that_fails_to_receive_is_prepared_again(void **unused)
 }
 
 /* It is reported after ten seconds, once, unless no port here is up, which has been reported. */
-static void who_does_not_answer_is_reported(void **unused)
+static void peer_that_does_not_answer_is_reported(void **unused)
 {
     struct capture told;
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
@@ -231,7 +231,7 @@ static void only_rails_of_both_count(void **unused)
 }
 
 /* A rail that has failed for one of them is used by neither until they meet again. */
-static void who_meets_agrees_on_rails(void **unused)
+static void both_agree_on_rails(void **unused)
 {
     other(0)->failed = 1;
     call(0);
@@ -266,15 +266,15 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         RAILS_TEST(two_meet_over_both_rails),
         RAILS_TEST(numbers_are_random),
-        RAILS_TEST(a_greeting_says_what_the_adapter_can),
+        RAILS_TEST(greeting_contains_limits_of_the_adapter),
         RAILS_TEST(greetings_take_turns),
-        RAILS_TEST(who_has_no_way_is_lost),
-        RAILS_TEST(what_an_adapter_did_not_send_makes_room),
+        RAILS_TEST(peer_without_route_is_lost),
+        RAILS_TEST(unsent_greetings_make_room),
         RAILS_TEST(a_rail_that_fails_to_receive_is_prepared_again),
-        RAILS_TEST(who_does_not_answer_is_reported),
+        RAILS_TEST(peer_that_does_not_answer_is_reported),
         RAILS_TEST(all_rails_are_followed),
         RAILS_TEST(only_rails_of_both_count),
-        RAILS_TEST(who_meets_agrees_on_rails),
+        RAILS_TEST(both_agree_on_rails),
         RAILS_TEST(half_connected_is_not_up),
     };
     if (aqi_mac_missing() != NULL) {

@@ -35,7 +35,7 @@ static void both_call(void **unused)
 }
 
 /* It has received a greeting, but does not know that the other has. */
-static void who_is_not_known_is_not_up(void **unused)
+static void peer_is_up_once_both_know_each_other(void **unused)
 {
     call(0);
     assert_true(hears_letter(1, &letters[0]));
@@ -50,7 +50,7 @@ static void who_is_not_known_is_not_up(void **unused)
 
 /* New addresses of the other's ports are adopted; those of ports that it does not have are
  * ignored. */
-static void who_moves_is_followed(void **unused)
+static void new_addresses_of_a_peer_are_adopted(void **unused)
 {
     struct hca_peer *peer = other(1);
     call(0);
@@ -101,7 +101,7 @@ static void the_failed_are_used_if_there_is_no_other(void **unused)
 }
 
 /* Greetings from a rank whose address is unknown or invalid. */
-static void the_unknown_are_not_answered(void **unused)
+static void unknown_peers_are_not_answered(void **unused)
 {
     struct aqi_rdma_peer **peers = ends[1].hca->rdma.peers, *peer = peers[2];
     struct hca_addr at = addresses[0];
@@ -118,7 +118,7 @@ static void the_unknown_are_not_answered(void **unused)
     assert_int_equal(said, 1);
 }
 
-static void what_is_no_greeting_is_dropped(void **unused)
+static void malformed_greetings_are_dropped(void **unused)
 {
     static const struct {
         size_t at;
@@ -155,7 +155,7 @@ static void what_is_no_greeting_is_dropped(void **unused)
     assert_true(other(1)->connected);
 }
 
-static void who_differs_is_lost(void **unused)
+static void peer_with_other_settings_is_lost(void **unused)
 {
     static const struct {
         size_t at;
@@ -315,12 +315,12 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         GREET_TEST(two_meet),
         GREET_TEST(both_call),
-        GREET_TEST(who_is_not_known_is_not_up),
-        GREET_TEST(who_moves_is_followed),
+        GREET_TEST(peer_is_up_once_both_know_each_other),
+        GREET_TEST(new_addresses_of_a_peer_are_adopted),
         GREET_TEST(the_failed_are_used_if_there_is_no_other),
-        GREET_TEST(the_unknown_are_not_answered),
-        GREET_TEST(what_is_no_greeting_is_dropped),
-        GREET_TEST(who_differs_is_lost),
+        GREET_TEST(unknown_peers_are_not_answered),
+        GREET_TEST(malformed_greetings_are_dropped),
+        GREET_TEST(peer_with_other_settings_is_lost),
         GREET_TEST(other_processes_are_not_heard),
         GREET_TEST(only_a_later_connection_replaces_one),
         GREET_TEST(addresses_are_checked),

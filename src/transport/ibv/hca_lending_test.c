@@ -339,7 +339,7 @@ static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
 }
 
 /* The peer has requested an answer through the ring, and returns memory in a later message. */
-static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
+static void handlers_do_not_wait_for_later_messages(void **unused)
 {
     static const unsigned char large[512];
     const struct aqi_am am = {.kind = AQI_AM_MEDIUM, .nbytes = sizeof(large), .payload = large};
@@ -372,7 +372,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
 }
 
 /* A peer that does not poll gets only this many requests, and waits for it end when it is gone. */
-static void who_is_gone_keeps_nobody_waiting(void **unused)
+static void waits_for_a_lost_peer_end(void **unused)
 {
     open_with("32M", 0);
     for (unsigned s = 0; s < SLOTS; s++) {
@@ -402,7 +402,7 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
  * Accesses that the peer's adapter rejects, as adjacent memory was unmapped, are repeated by
  * messages.
  */
-static void what_is_refused_is_done_by_messages(void **unused)
+static void rejected_accesses_are_repeated_by_messages(void **unused)
 {
     open_with("32M", 0);
     hca_config.sends = 1; /* so half of the long ones are not posted */
@@ -446,7 +446,7 @@ static void keys_are_for_the_ports_of_both(void **unused)
     close_all();
 }
 
-static void nonsense_ends_the_peer(void **unused)
+static void malformed_message_ends_the_peer(void **unused)
 {
     static const unsigned char nonsense[64] = "no message of the cache";
     open_with("32M", 0);
@@ -499,11 +499,11 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_arrives),
         cmocka_unit_test(nothing_leaves_behind_the_fence),
-        cmocka_unit_test(handlers_do_not_wait_for_what_is_behind_them),
-        cmocka_unit_test(who_is_gone_keeps_nobody_waiting),
-        cmocka_unit_test(what_is_refused_is_done_by_messages),
+        cmocka_unit_test(handlers_do_not_wait_for_later_messages),
+        cmocka_unit_test(waits_for_a_lost_peer_end),
+        cmocka_unit_test(rejected_accesses_are_repeated_by_messages),
         cmocka_unit_test(keys_are_for_the_ports_of_both),
-        cmocka_unit_test(nonsense_ends_the_peer),
+        cmocka_unit_test(malformed_message_ends_the_peer),
         cmocka_unit_test(memory_of_any_kind),
     };
     world_cards();

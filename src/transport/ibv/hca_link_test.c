@@ -62,7 +62,7 @@ static void connect_it(void)
     hca_links_connect(hca, peer, &place, 1);
 }
 
-static void what_was_connected_halfway_is_begun_again(void **unused)
+static void partial_connection_starts_over(void **unused)
 {
     card.refuses = IBV_QPS_RTS;
     card.times = 2;
@@ -78,7 +78,7 @@ static void what_was_connected_halfway_is_begun_again(void **unused)
     assert_int_equal(card.destroyed, 0); /* the peer knows this one */
 }
 
-static void what_cannot_begin_again_is_given_back(void **unused)
+static void failed_reset_loses_the_peer(void **unused)
 {
     card.refuses = IBV_QPS_RTS;
     card.times = 1;
@@ -96,7 +96,7 @@ static void what_cannot_begin_again_is_given_back(void **unused)
     assert_null(peer->link[0].qp);
 }
 
-static void the_first_time_it_is_given_back(void **unused)
+static void first_failure_to_connect_loses_the_peer(void **unused)
 {
     peer->generation = 0;
     card.refuses = IBV_QPS_RTS;
@@ -109,7 +109,7 @@ static void the_first_time_it_is_given_back(void **unused)
 }
 
 /* While the address of a port moves. */
-static void who_cannot_be_greeted_stays_connected(void **unused)
+static void peer_without_route_stays_connected(void **unused)
 {
     connect_it();
     peer->known = true;
@@ -123,10 +123,10 @@ static void who_cannot_be_greeted_stays_connected(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WORLD_TEST(what_was_connected_halfway_is_begun_again),
-        WORLD_TEST(what_cannot_begin_again_is_given_back),
-        WORLD_TEST(the_first_time_it_is_given_back),
-        WORLD_TEST(who_cannot_be_greeted_stays_connected),
+        WORLD_TEST(partial_connection_starts_over),
+        WORLD_TEST(failed_reset_loses_the_peer),
+        WORLD_TEST(first_failure_to_connect_loses_the_peer),
+        WORLD_TEST(peer_without_route_stays_connected),
     };
     world_cards();
     hca_verbs.modify_qp = card_modify;

@@ -205,7 +205,7 @@ static void one_is_a_write_and_a_send(void **unused)
     assert_int_equal(comp.status, AQ_OK);
 }
 
-static void of_what_is_to_be_had_back_a_copy_is_sent(void **unused)
+static void without_counters_a_copy_is_sent(void **unused)
 {
     for (uint32_t reply = 0; reply < 2; reply++) {
         uint32_t awaited = peer->awaited;
@@ -253,7 +253,7 @@ static void the_header_waits_for_room(void **unused)
     assert_int_equal(comp.local, 0);
 }
 
-static void what_was_taken_is_not_written_again(void **unused)
+static void received_long_is_not_written_again(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
@@ -271,7 +271,7 @@ static void what_was_taken_is_not_written_again(void **unused)
     settle();
 }
 
-static void what_was_not_is_sent_once_more(void **unused)
+static void long_without_header_is_sent_again(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
@@ -288,7 +288,7 @@ static void what_was_not_is_sent_once_more(void **unused)
 }
 
 /* The header then runs no handler, but returns the credit. */
-static void what_is_refused_twice_runs_no_handler(void **unused)
+static void long_rejected_twice_runs_no_handler(void **unused)
 {
     struct aqi_comp comp = {.local = 1}, next = {.local = 1};
     assert_int_equal(send_long(0, PIECE + 1, &comp, 0), AQ_OK);
@@ -308,7 +308,7 @@ static void what_is_refused_twice_runs_no_handler(void **unused)
     assert_int_equal(next.status, AQ_OK);
 }
 
-static void who_is_lost_fails_them(void **unused)
+static void longs_to_a_lost_peer_fail(void **unused)
 {
     struct aqi_comp comp = {.local = 2};
     assert_int_equal(send_long(0, PIECE, &comp, 0), AQ_OK);
@@ -325,7 +325,7 @@ static void who_is_lost_fails_them(void **unused)
     assert_int_equal(hca->rdma.bounced, 0);
 }
 
-static void what_it_cannot_carry_is_left_to_others(void **unused)
+static void unsupported_longs_are_refused(void **unused)
 {
     struct aqi_comp comp = {.local = 1};
     struct hca_rmem lent = *(struct hca_rmem *)rmem;
@@ -403,14 +403,14 @@ int main(void)
     static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
         TEST(one_is_a_write_and_a_send),
-        TEST(of_what_is_to_be_had_back_a_copy_is_sent),
+        TEST(without_counters_a_copy_is_sent),
         TEST(several_pieces_come_before_the_header),
         TEST(the_header_waits_for_room),
-        TEST(what_was_taken_is_not_written_again),
-        TEST(what_was_not_is_sent_once_more),
-        TEST(what_is_refused_twice_runs_no_handler),
-        TEST(who_is_lost_fails_them),
-        TEST(what_it_cannot_carry_is_left_to_others),
+        TEST(received_long_is_not_written_again),
+        TEST(long_without_header_is_sent_again),
+        TEST(long_rejected_twice_runs_no_handler),
+        TEST(longs_to_a_lost_peer_fail),
+        TEST(unsupported_longs_are_refused),
         TEST(each_arrives_once_whatever_breaks),
 #undef TEST
     };

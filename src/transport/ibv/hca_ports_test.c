@@ -124,7 +124,7 @@ static void filters(void **unused)
         assert_string_equal(found_by(rows[i].filter, HCA_PORTS), rows[i].found);
 }
 
-static void nonsense_is_not_a_filter(void **unused)
+static void invalid_filters_are_rejected(void **unused)
 {
     static const struct {
         const char *filter;
@@ -210,7 +210,7 @@ static void near_ones_first_where_they_are_spread(void **unused)
     near_say_no_more(&devices[2]);
 }
 
-static void what_is_wrong_is_told(void **unused)
+static void unusable_ports_have_a_reason(void **unused)
 {
     struct hca_port ports[HCA_PORTS];
     hca_config.ports = "dark";
@@ -231,11 +231,11 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters),
-        cmocka_unit_test(nonsense_is_not_a_filter),
+        cmocka_unit_test(invalid_filters_are_rejected),
         cmocka_unit_test(one_number_for_all_devices),
         cmocka_unit_test(the_best_when_there_is_no_room_for_all),
         cmocka_unit_test(near_ones_first_where_they_are_spread),
-        cmocka_unit_test(what_is_wrong_is_told),
+        cmocka_unit_test(unusable_ports_have_a_reason),
     };
     hca_verbs = (struct hca_verbs){.get_device_list = list_get,
                                    .free_device_list = list_free,

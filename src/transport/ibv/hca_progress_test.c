@@ -66,7 +66,7 @@ static void inside_a_handler_it_takes_a_batch(void **unused)
     assert_int_equal(ends[1].handled[0], MANY);
 }
 
-static void it_ends_though_others_go_on(void **unused)
+static void poll_ends_while_messages_arrive(void **unused)
 {
     send_many(MANY);
     answering = true;
@@ -81,7 +81,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         WORLD_TEST(one_poll_takes_all_that_has_arrived),
         WORLD_TEST(inside_a_handler_it_takes_a_batch),
-        WORLD_TEST(it_ends_though_others_go_on),
+        WORLD_TEST(poll_ends_while_messages_arrive),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);

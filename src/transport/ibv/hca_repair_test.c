@@ -53,7 +53,7 @@ static void agree(void)
     peer->link[0].since = 0;
 }
 
-static void of_messages_what_comes_behind_them_tells(void **unused)
+static void later_request_completes_messages(void **unused)
 {
     send_one();
     look(SECOND);
@@ -69,7 +69,7 @@ static void of_messages_what_comes_behind_them_tells(void **unused)
     assert_true(hca_repair_deadline(hca) == AQI_NO_DEADLINE);
 }
 
-static void whose_adapter_is_silent_is_connected_anew(void **unused)
+static void stalled_adapter_causes_reconnection(void **unused)
 {
     uint64_t patience = UINT64_C(32) * 4096 << 18; /* 34 s */
     send_one();
@@ -86,7 +86,7 @@ static void whose_adapter_is_silent_is_connected_anew(void **unused)
     assert_true(peer->broken);
 }
 
-static void twice_as_long_after_each_time(void **unused)
+static void patience_doubles_after_each_stall(void **unused)
 {
     hca_config.silence_ns = SECOND;
     send_one();
@@ -110,7 +110,7 @@ static void twice_as_long_after_each_time(void **unused)
     assert_int_equal(under_way(), 1 + 1);
 }
 
-static void whose_adapter_is_slow_is_not(void **unused)
+static void slow_adapter_keeps_the_connection(void **unused)
 {
     hca_config.silence_ns = SECOND;
     for (unsigned i = 0; i < DEPTH; i++) {
@@ -126,7 +126,7 @@ static void whose_adapter_is_slow_is_not(void **unused)
 }
 
 /* Time with nothing in flight does not count. */
-static void what_is_posted_after_a_rest_has_its_time(void **unused)
+static void idle_time_does_not_count(void **unused)
 {
     send_one();
     look(0);
@@ -152,7 +152,7 @@ static void fail_one(enum ibv_wc_status status)
 }
 
 /* The receive buffers of a dying process may go first. */
-static void whose_receive_fails_once_is_not_lost(void **unused)
+static void one_failed_receive_does_not_lose_the_peer(void **unused)
 {
     send_one();
     fail_one(IBV_WC_REM_OP_ERR);
@@ -178,14 +178,14 @@ static void expect_loss_by_sending(void)
     assert_int_equal(hca->rdma.bounced, 0);
 }
 
-static void whose_adapter_rejects_a_message_is_lost(void **unused)
+static void rejected_message_loses_the_peer(void **unused)
 {
     send_one();
     ends[0].context.ops.post_send = card_reject;
     expect_loss_by_sending();
 }
 
-static void whose_adapter_rejects_a_repeated_message_is_lost(void **unused)
+static void rejected_repetition_loses_the_peer(void **unused)
 {
     send_one();
     peer->again = calloc(1, sizeof(*peer->again));
@@ -199,14 +199,14 @@ static void whose_adapter_rejects_a_repeated_message_is_lost(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WORLD_TEST(of_messages_what_comes_behind_them_tells),
-        WORLD_TEST(whose_adapter_is_silent_is_connected_anew),
-        WORLD_TEST(twice_as_long_after_each_time),
-        WORLD_TEST(whose_adapter_is_slow_is_not),
-        WORLD_TEST(what_is_posted_after_a_rest_has_its_time),
-        WORLD_TEST(whose_receive_fails_once_is_not_lost),
-        WORLD_TEST(whose_adapter_rejects_a_message_is_lost),
-        WORLD_TEST(whose_adapter_rejects_a_repeated_message_is_lost),
+        WORLD_TEST(later_request_completes_messages),
+        WORLD_TEST(stalled_adapter_causes_reconnection),
+        WORLD_TEST(patience_doubles_after_each_stall),
+        WORLD_TEST(slow_adapter_keeps_the_connection),
+        WORLD_TEST(idle_time_does_not_count),
+        WORLD_TEST(one_failed_receive_does_not_lose_the_peer),
+        WORLD_TEST(rejected_message_loses_the_peer),
+        WORLD_TEST(rejected_repetition_loses_the_peer),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,7 @@ static void nothing_without_them(void **unused)
 
 /* Data from a peer is not trusted: nothing beyond the slot is read, and nothing stops the
  * process. */
-static void nonsense_is_dropped(void **unused)
+static void malformed_ring_messages_are_dropped(void **unused)
 {
     open_with(1, 4, 128, 1);
     talk(1, 0, 2);
@@ -201,7 +201,7 @@ int main(void)
         cmocka_unit_test(once_and_in_order),
         cmocka_unit_test(follows_the_traffic),
         cmocka_unit_test(nothing_without_them),
-        cmocka_unit_test(nonsense_is_dropped),
+        cmocka_unit_test(malformed_ring_messages_are_dropped),
     };
     world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,7 +159,7 @@ static void a_large_segment_has_several_registrations(void **unused)
     }
 }
 
-static void what_is_small_has_one(void **unused)
+static void small_segment_has_one_registration(void **unused)
 {
     struct aqi_mem *mem;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
@@ -171,7 +171,7 @@ static void what_is_small_has_one(void **unused)
 }
 
 /* An adapter that has failed is not used. */
-static void what_is_gone_registers_nothing(void **unused)
+static void failed_adapter_registers_nothing(void **unused)
 {
     struct aqi_mem *mem;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
@@ -184,7 +184,7 @@ static void what_is_gone_registers_nothing(void **unused)
 
 /* More parts than a key can describe, or than the adapter provides: then everything goes by
  * messages. */
-static void too_many_are_refused_and_none_is_left(void **unused)
+static void too_many_parts_are_refused(void **unused)
 {
     struct aqi_mem *mem;
     open_with(UINT64_C(1) << 40, PART);
@@ -218,7 +218,7 @@ static void parts_grow_with_the_memory(void **unused)
 }
 
 /* In mode large it is lent instead, so that only used memory is registered. */
-static void too_many_are_lent_where_that_can_be(void **unused)
+static void too_many_parts_are_lent_in_mode_large(void **unused)
 {
     struct aqi_mem *mem;
     open_with(PART, UINT64_MAX);
@@ -231,7 +231,7 @@ static void too_many_are_lent_where_that_can_be(void **unused)
     close_all();
 }
 
-static void keys_without_sense_are_refused(void **unused)
+static void invalid_keys_are_refused(void **unused)
 {
     static const struct hca_key good = {.magic = "ibvk", .rails = 2, .shift = 16, .parts = 4};
     struct hca_key bad[8];
@@ -321,7 +321,7 @@ static void fill_links(uint32_t pieces)
 }
 
 /* It crosses the end of a part, remote or local, or there is no room, or no connection. */
-static void what_is_not_one_piece_is_an_operation(void **unused)
+static void transfer_of_several_pieces_is_queued(void **unused)
 {
     for (unsigned i = 0; i < 4; i++) {
         open_both();
@@ -345,7 +345,7 @@ static void what_is_not_one_piece_is_an_operation(void **unused)
 }
 
 /* With the contents of the source at the time of the put, and the counters are decremented once. */
-static void what_a_connection_breaks_is_done_again(void **unused)
+static void interrupted_transfer_is_repeated(void **unused)
 {
     uint64_t word = 0x0123456789abcdef, was = word;
     struct hca_sent *sent;
@@ -423,7 +423,7 @@ static void refuse_last(void)
 }
 
 /* A dying process may lose its memory before its connections: then its job reports its death. */
-static void only_what_is_refused_twice_is_wrong(void **unused)
+static void only_access_rejected_twice_fails(void **unused)
 {
     static const size_t lens[] = {100, PART}; /* straight; an operation of two pieces */
     for (unsigned i = 0; i < AQI_COUNT_OF(lens); i++) {
@@ -446,7 +446,7 @@ static void only_what_is_refused_twice_is_wrong(void **unused)
  * Entries keep their positions although the size of the queue is no power of two and the post
  * counter wraps.
  */
-static void places_are_kept_for_ever(void **unused)
+static void positions_survive_the_wrap(void **unused)
 {
     enum { PLACES = 24 };
     struct hca_link *link = &peer.link[0];
@@ -511,7 +511,7 @@ static void on_fault(int number)
  * Otherwise registering it would fail, or copying would raise the signal halfway. The adapter can
  * access registered memory even if the program cannot.
  */
-static void memory_that_is_protected_raises_its_signal_first(void **unused)
+static void protected_memory_raises_its_signal(void **unused)
 {
     void *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(page != MAP_FAILED);
@@ -541,19 +541,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_segment_has_several_registrations),
-        cmocka_unit_test(what_is_small_has_one),
-        cmocka_unit_test(what_is_gone_registers_nothing),
-        cmocka_unit_test(too_many_are_refused_and_none_is_left),
+        cmocka_unit_test(small_segment_has_one_registration),
+        cmocka_unit_test(failed_adapter_registers_nothing),
+        cmocka_unit_test(too_many_parts_are_refused),
         cmocka_unit_test(parts_grow_with_the_memory),
-        cmocka_unit_test(too_many_are_lent_where_that_can_be),
-        cmocka_unit_test(keys_without_sense_are_refused),
+        cmocka_unit_test(too_many_parts_are_lent_in_mode_large),
+        cmocka_unit_test(invalid_keys_are_refused),
         cmocka_unit_test(one_piece_goes_straight),
-        cmocka_unit_test(what_is_not_one_piece_is_an_operation),
-        cmocka_unit_test(what_a_connection_breaks_is_done_again),
-        cmocka_unit_test(only_what_is_refused_twice_is_wrong),
-        cmocka_unit_test(places_are_kept_for_ever),
+        cmocka_unit_test(transfer_of_several_pieces_is_queued),
+        cmocka_unit_test(interrupted_transfer_is_repeated),
+        cmocka_unit_test(only_access_rejected_twice_fails),
+        cmocka_unit_test(positions_survive_the_wrap),
         cmocka_unit_test(a_long_keeps_to_the_link_of_messages),
-        cmocka_unit_test(memory_that_is_protected_raises_its_signal_first),
+        cmocka_unit_test(protected_memory_raises_its_signal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

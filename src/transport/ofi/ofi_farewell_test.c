@@ -31,7 +31,7 @@ static void peer_that_fails_here_is_notified(void **state)
     assert_true(ofi.farewell.due);
 }
 
-static void none_is_notified_in_vain(void **state)
+static void other_peers_are_not_notified(void **state)
 {
     aqi_rdma_disconnect(&ofi.rdma.tp, &peer.rdma.peer); /* it has ended */
     assert_true(peer.rdma.down);
@@ -66,7 +66,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(peer_that_fails_here_is_notified, begin),
-        cmocka_unit_test_setup(none_is_notified_in_vain, begin),
+        cmocka_unit_test_setup(other_peers_are_not_notified, begin),
         cmocka_unit_test_setup(notified_peer_loses_the_sender_and_is_silent, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

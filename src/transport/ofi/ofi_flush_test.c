@@ -76,7 +76,7 @@ static void each_comes_once_and_in_order(void **state)
     assert_null(peer.early);
 }
 
-static void what_is_late_is_asked_for(void **state)
+static void late_messages_cause_queries(void **state)
 {
     struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
     assert_int_equal(ofi_flush_look(&ofi, &peer, SECOND), AQI_NO_DEADLINE);
@@ -114,7 +114,7 @@ static void pauses_between_queries_are_bounded(void **state)
     assert_true(peer.ask);
 }
 
-static void who_goes_on_breaking_is_lost(void **state)
+static void peer_that_keeps_breaking_is_lost(void **state)
 {
     ofi_config.repair_ns = 60 * SECOND;
     for (unsigned s = 1; s <= 61; s++) {
@@ -171,7 +171,7 @@ static bool is_lost_after_call(unsigned s)
     return peer.rdma.down;
 }
 
-static void who_calls_and_gets_nothing_is_lost(void **state)
+static void peer_that_calls_and_gets_nothing_is_lost(void **state)
 {
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp"}};
     struct fi_info info = {.fabric_attr = &fabric};
@@ -209,10 +209,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(counts_of_the_peer_release, begin),
         cmocka_unit_test_setup(each_comes_once_and_in_order, begin),
-        cmocka_unit_test_setup(what_is_late_is_asked_for, begin),
+        cmocka_unit_test_setup(late_messages_cause_queries, begin),
         cmocka_unit_test_setup(pauses_between_queries_are_bounded, begin),
-        cmocka_unit_test_setup(who_goes_on_breaking_is_lost, begin),
-        cmocka_unit_test_setup(who_calls_and_gets_nothing_is_lost, begin),
+        cmocka_unit_test_setup(peer_that_keeps_breaking_is_lost, begin),
+        cmocka_unit_test_setup(peer_that_calls_and_gets_nothing_is_lost, begin),
         cmocka_unit_test_setup(thread_whose_clock_is_older_breaks_nothing, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

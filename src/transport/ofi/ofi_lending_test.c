@@ -152,7 +152,7 @@ static void parts_are_transfers_of_the_peer(void **state)
 }
 
 /* The key must have the provider's format; otherwise the memory is accessed by messages. */
-static void keys_that_are_none(void **state)
+static void malformed_keys_are_not_used(void **state)
 {
     uint64_t words[2] = {9, 1 << 20};
     struct aqi_reg_mem memory = {.key = words};
@@ -178,7 +178,7 @@ int main(void)
         WORLD_TEST(without_room_a_message_is_tried_again),
         WORLD_TEST(nothing_is_sent_to_a_peer_that_is_gone),
         WORLD_TEST(parts_are_transfers_of_the_peer),
-        WORLD_TEST(keys_that_are_none),
+        WORLD_TEST(malformed_keys_are_not_used),
     };
     return cmocka_run_group_tests_name("transport/ofi/ofi_lending", tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void numbers_go_on_after_the_last(void **state)
     assert_false(waits(UINT32_MAX));
 }
 
-static void what_is_of_no_write_changes_nothing(void **state)
+static void unknown_writes_change_nothing(void **state)
 {
     assert_null(report(PEER + 1, 1));
     assert_null(report(AQI_COUNT_OF(peers), 1));
@@ -126,7 +126,7 @@ static void one_that_waits_keeps_its_turn(void **state)
 }
 
 /* The receiver processes headers made by the sender in order. */
-static void a_write_that_fails_is_waited_for_no_more(void **state)
+static void failed_write_is_no_longer_awaited(void **state)
 {
     struct capture capture;
     struct message other, failed, arrived;
@@ -181,9 +181,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_header_waits_for_its_write, begin),
         cmocka_unit_test_setup(numbers_go_on_after_the_last, begin),
-        cmocka_unit_test_setup(what_is_of_no_write_changes_nothing, begin),
+        cmocka_unit_test_setup(unknown_writes_change_nothing, begin),
         cmocka_unit_test_setup(a_header_without_its_arguments_does_not_wait, begin),
         cmocka_unit_test_setup(one_that_waits_keeps_its_turn, begin),
-        cmocka_unit_test_setup(a_write_that_fails_is_waited_for_no_more, begin)};
+        cmocka_unit_test_setup(failed_write_is_no_longer_awaited, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static const char *vector_straddr(struct fid_av *av, const void *addr, char *buf
     return buf;
 }
 
-static void who_is_lost_has_an_address(void **state)
+static void report_of_a_lost_peer_has_its_address(void **state)
 {
     struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
     struct fid_av av = {.ops = &ops};
@@ -155,6 +155,6 @@ int main(void)
         cmocka_unit_test_setup(peer_is_doubted_once, begin),
         cmocka_unit_test_setup(provider_that_never_has_room_is_given_up, begin),
         cmocka_unit_test_setup(addresses_name_each_domain, begin),
-        cmocka_unit_test_setup(who_is_lost_has_an_address, begin)};
+        cmocka_unit_test_setup(report_of_a_lost_peer_has_its_address, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void provider_leaves_signals_alone(void **state)
 }
 
 /* Providers over the kernel's network are for users that request them, or name the transport. */
-static void provider_is_a_surprise_to_nobody(void **state)
+static void provider_of_the_kernel_is_used_on_request(void **state)
 {
     struct aqi_tp_probe probe;
     char why[320] = "";
@@ -127,7 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(provider_leaves_signals_alone),
-        cmocka_unit_test(provider_is_a_surprise_to_nobody),
+        cmocka_unit_test(provider_of_the_kernel_is_used_on_request),
         cmocka_unit_test(provider_that_is_not_used),
         cmocka_unit_test(provider_that_is_not_here),
         cmocka_unit_test(provider_by_another_name),

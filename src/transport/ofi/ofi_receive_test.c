@@ -100,7 +100,7 @@ static void a_release_alone_is_no_message(void **state)
     assert_int_equal(ofi.posted, ofi.receives);
 }
 
-static void what_is_kept_is_copied(void **state)
+static void kept_messages_are_copied(void **state)
 {
     struct ofi_peer peer;
     struct ofi_buf view;
@@ -123,7 +123,7 @@ static void what_is_kept_is_copied(void **state)
     assert_ptr_equal(ofi.rdma.free, own);
 }
 
-static void what_failed_is_not_posted_again(void **state)
+static void failed_buffers_are_not_reposted(void **state)
 {
     unsigned before = count;
     ofi_receive_failed(&ofi, &given[0]->ctx);
@@ -141,7 +141,7 @@ static void what_failed_is_not_posted_again(void **state)
 }
 
 /* The length in the message is not trusted, and not read if nothing is lent. */
-static void a_message_about_memory_ends_where_it_does(void **state)
+static void length_of_lending_messages_is_checked(void **state)
 {
     static const struct {
         bool on;
@@ -174,7 +174,7 @@ static void a_message_about_memory_ends_where_it_does(void **state)
  * There is room for whatever credits let peers send, in the largest or the smallest messages; the
  * memory suffices, and a busy pair of a large job still has more than one request in flight.
  */
-static void there_is_room_for_what_may_come(void **state)
+static void buffers_suffice_for_all_messages(void **state)
 {
     static const uint32_t jobs[] = {2, 16, 64, 1000, 10000, 30000};
     static const uint64_t memories[] = {16 << 20, 256 << 20, 4u << 30};
@@ -211,12 +211,12 @@ static void there_is_room_for_what_may_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(there_is_room_for_what_may_come),
+        WORLD_TEST(buffers_suffice_for_all_messages),
         WORLD_TEST(a_buffer_is_used_again_after_its_messages),
         WORLD_TEST(a_release_alone_is_no_message),
-        WORLD_TEST(what_is_kept_is_copied),
-        WORLD_TEST(what_failed_is_not_posted_again),
-        WORLD_TEST(a_message_about_memory_ends_where_it_does),
+        WORLD_TEST(kept_messages_are_copied),
+        WORLD_TEST(failed_buffers_are_not_reposted),
+        WORLD_TEST(length_of_lending_messages_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,7 @@ static size_t transfer(unsigned char *at, bool get)
     return done;
 }
 
-static void what_is_kept_costs_no_call(void **unused)
+static void kept_memory_is_pinned_once(void **unused)
 {
     open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
@@ -130,7 +130,7 @@ static void what_is_kept_costs_no_call(void **unused)
     close_all();
 }
 
-static void what_changes_is_pinned_anew(void **unused)
+static void changed_memory_is_pinned_again(void **unused)
 {
     open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
@@ -182,7 +182,7 @@ static void without_pages_nothing_is_watched(void **unused)
 }
 
 /* For lack of descriptors; a container's system call filter has the same effect. */
-static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
+static void aqinfo_reports_that_userfaultfd_is_refused(void **unused)
 {
     struct rlimit was, none;
     char advice[320] = "?";
@@ -255,11 +255,11 @@ static void refusals_and_limits(void **unused)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept_costs_no_call),
-        cmocka_unit_test(what_changes_is_pinned_anew),
+        cmocka_unit_test(kept_memory_is_pinned_once),
+        cmocka_unit_test(changed_memory_is_pinned_again),
         cmocka_unit_test(without_a_monitor_nothing_is_kept),
         cmocka_unit_test(without_pages_nothing_is_watched),
-        cmocka_unit_test(where_userfaultfd_is_refused_aqinfo_says_so),
+        cmocka_unit_test(aqinfo_reports_that_userfaultfd_is_refused),
         cmocka_unit_test(files_are_not_kept),
         cmocka_unit_test(registrations_are_bounded),
         cmocka_unit_test(refusals_and_limits),
