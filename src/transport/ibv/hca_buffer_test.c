@@ -50,7 +50,7 @@ static void pass_on(void)
             continue;
 }
 
-/* The buffers of unsignaled messages come back, too. */
+/* The buffers of unsignaled messages also come back. */
 static void shortage_waits_for_buffers_in_use(void **unused)
 {
     uint32_t sent = 0;

@@ -93,7 +93,7 @@ static void late_messages_cause_queries(void **state)
     assert_true(last - later > later - at);
 }
 
-/* Queries and their answers may be lost, too. */
+/* Queries and their answers may also be lost. */
 static void pauses_between_queries_are_bounded(void **state)
 {
     struct ofi_buf buf = {.number = 1};

@@ -121,7 +121,7 @@ static void kept_memory_is_pinned_once(void **unused)
     assert_int_equal(transfer(at, false), LEN);
     unsigned made = card.made;
     assert_true(made >= LEN / aqi_reg_config.region);
-    assert_int_equal(card.access, AQI_PINS_WRITE); /* since a get may use it, too */
+    assert_int_equal(card.access, AQI_PINS_WRITE); /* since a get may also use it */
     assert_int_equal(transfer(at, true), LEN);
     assert_int_equal(transfer(at, false), LEN);
     assert_int_equal(card.made, made);
