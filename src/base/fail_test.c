@@ -78,7 +78,6 @@ static void control_characters_become_spaces(void **state)
 
 static void *fail_elsewhere(void *arg)
 {
-    (void)arg;
     (void)aqi_fail(AQ_ESYS, "base", "elsewhere");
     return strcmp(aq_error_message(), "elsewhere") == 0 ? arg : NULL;
 }

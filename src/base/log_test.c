@@ -91,7 +91,6 @@ static void names_are_replaced(void **state)
     static const struct aqi_log_name longer = {"udp://", "sock://"}, shorter = {"shm://", "sm://"};
     struct capture capture;
     char text[2000] = "";
-    (void)state;
     aqi_log_identity(5);
     aqi_log_rename(&longer);
     capture_start(&capture);

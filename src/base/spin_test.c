@@ -25,7 +25,6 @@ static void try_takes_it_once(void **state)
 
 static void *add(void *arg)
 {
-    (void)arg;
     for (unsigned i = 0; i < ROUNDS; i++) {
         aqi_spin_lock(&shared.lock);
         shared.sum++;
@@ -46,7 +45,6 @@ static void threads_exclude_each_other(void **state)
 
 static void *wait_for_it(void *arg)
 {
-    (void)arg;
     aqi_spin_contend(&shared.lock);
     uint64_t seen = shared.sum;
     aqi_spin_unlock(&shared.lock);
@@ -75,7 +73,6 @@ static struct {
 static void *poll_it(void *arg)
 {
     uint64_t mine = 0;
-    (void)arg;
     while (mine < ROUNDS || !atomic_load(&all.came)) {
         aqi_big_lock(&all.lock);
         all.sum++;

@@ -22,7 +22,6 @@ static void every_counter_is_described(void **state)
 
 static void *count_many(void *arg)
 {
-    (void)arg;
     for (unsigned i = 0; i < ROUNDS; i++) {
         aqi_count(AQI_CTR_PUT, 1);
         aqi_count(AQI_CTR_PUT_BYTES, 8);

@@ -28,7 +28,6 @@ static struct {
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     uintptr_t offset = (uintptr_t)info->si_addr - (uintptr_t)area.at;
-    (void)number, (void)context;
     if (offset >= PAGES * area.page) {
         area.outside++;
         _exit(1);

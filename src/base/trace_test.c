@@ -97,7 +97,6 @@ static size_t occurrences(const char *text, const char *word)
 
 static void *record_many(void *arg)
 {
-    (void)arg;
     for (unsigned i = 0; i < EVENTS; i++) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);
         aqi_trace_end(AQI_TRACE_RMA, "span", begun, 3, i);

@@ -101,7 +101,6 @@ static pthread_barrier_t held;
 
 static void *hold_stream(void *arg)
 {
-    (void)arg;
     flockfile(stdout);
     pthread_barrier_wait(&held);
     for (;;)

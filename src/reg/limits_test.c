@@ -17,7 +17,6 @@ static const struct aqi_reg_machine machine = {
 
 static void limits_follow_from_settings(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *max, *main, *victim;
         uint64_t main_bytes, victim_bytes;
@@ -44,7 +43,6 @@ static void limits_follow_from_settings(void **unused)
 
 static void the_machine_counts(void **unused)
 {
-    (void)unused;
     struct aqi_reg_config config = aqi_reg_config;
     struct aqi_reg_machine small = machine;
     struct aqi_reg_limits limits;
@@ -64,7 +62,6 @@ static void the_machine_counts(void **unused)
 
 static void bad_settings_are_named(void **unused)
 {
-    (void)unused;
     static const char *const bad[] = {"x",
                                       "1.5",
                                       "9/8",
@@ -106,7 +103,6 @@ static void bad_settings_are_named(void **unused)
  */
 static void as_the_documents_of_vapi_have_it(void **unused)
 {
-    (void)unused;
     static const struct {
         const char *text;
         uint64_t region;
@@ -138,7 +134,6 @@ static void as_the_documents_of_vapi_have_it(void **unused)
 
 static void the_table_can_be_loaded(void **unused)
 {
-    (void)unused;
     struct aqi_settings_table *tables[] = {&aqi_reg_settings};
     setenv("GASNET_FIREHOSE_M", "300", 1);
     setenv("GASNET_FIREHOSE_MAXREGION_SIZE", "256K", 1);
@@ -158,7 +153,6 @@ static uint64_t pinned, allowed;
 
 static aq_status some_pin(void *host, uint64_t addr, uint64_t len, struct aqi_reg_mem *mem)
 {
-    (void)host, (void)addr;
     if (pinned + len > allowed) return AQ_ENOMEM;
     pinned += len;
     mem->handle = (void *)(uintptr_t)len;
@@ -167,13 +161,11 @@ static aq_status some_pin(void *host, uint64_t addr, uint64_t len, struct aqi_re
 
 static void some_unpin(void *host, const struct aqi_reg_mem *mem)
 {
-    (void)host;
     pinned -= (uintptr_t)mem->handle;
 }
 
 static void probing_finds_the_limit(void **unused)
 {
-    (void)unused;
     const struct aqi_reg_hooks hooks = {.pin = some_pin, .unpin = some_unpin};
     allowed = 10 * MB;
     assert_int_equal(aqi_reg_probe(&hooks, 64 * MB), 10 * MB);

@@ -50,7 +50,6 @@ static bool is(const struct reg_range *range, const char *from, const char *to)
 
 static void what_lies_side_by_side(void **unused)
 {
-    (void)unused;
     char *at = map_plain(space(), SIZE);
     assert_true(find(at + 8192, 4096));
     assert_true(is(&mapped.own, at, at + SIZE) && is(&mapped.side, at, at + SIZE));
@@ -77,7 +76,6 @@ static void what_lies_side_by_side(void **unused)
 
 static void other_kinds(void **unused)
 {
-    (void)unused;
     int fd = memfd_create("mappings", MFD_CLOEXEC);
     assert_true(fd >= 0 && ftruncate(fd, SIZE) == 0);
     char *at = map_plain(space(), SIZE);
@@ -111,7 +109,6 @@ static bool completed(const char *from, const char *to, const char *whole_from,
 /* A range that ends inside of what may be one mapping. */
 static void ranges_are_completed(void **unused)
 {
-    (void)unused;
     int fd = memfd_create("mappings", MFD_CLOEXEC);
     assert_true(fd >= 0 && ftruncate(fd, SIZE) == 0);
     char *at = map_plain(space(), SIZE), *file = at + 65536;
@@ -138,7 +135,6 @@ static void ranges_are_completed(void **unused)
 
 static void they_are_counted(void **unused)
 {
-    (void)unused;
     uint64_t before = reg_mappings_find(0, 1, &mapped);
     char *at = map_plain(space(), (size_t)MANY * 2 * 4096);
     for (size_t i = 0; i < MANY; i++)

@@ -52,7 +52,6 @@ static size_t encode(struct reg_wire wire, unsigned char *frame)
 
 static void legal_messages_come_back(void **unused)
 {
-    (void)unused;
     unsigned char frame[AQI_REG_MESSAGE_MAX + 1];
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         struct reg_message message;
@@ -74,7 +73,6 @@ static void legal_messages_come_back(void **unused)
 
 static void illegal_ones_are_refused(void **unused)
 {
-    (void)unused;
     unsigned char frame[AQI_REG_MESSAGE_MAX];
     for (size_t i = 0; i < AQI_COUNT_OF(illegal); i++) {
         struct reg_message message, before;

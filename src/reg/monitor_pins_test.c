@@ -324,7 +324,6 @@ static bool told(void)
 
 static void what_replaces_a_pinned_page_is_reported(void **state)
 {
-    (void)state;
     page = (size_t)sysconf(_SC_PAGESIZE);
     size = PAGES * page;
     if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {

@@ -62,7 +62,6 @@ static bool told(const void *at)
 
 static void ways_to_lose_anonymous_memory(void **unused)
 {
-    (void)unused;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(watch(at, SIZE));
     assert_false(told(at));
@@ -90,7 +89,6 @@ static void ways_to_lose_anonymous_memory(void **unused)
 /* Calls inside the C library, which hooks on its functions would not see. */
 static void memory_of_the_heap(void **unused)
 {
-    (void)unused;
     if (MONITOR_ASAN) skip();
     char *volatile at = malloc(HEAP);
     assert_non_null(at);
@@ -103,7 +101,6 @@ static void memory_of_the_heap(void **unused)
 
 static void files_and_shared_memory_are_not_watched(void **unused)
 {
-    (void)unused;
     int fd = memfd_create("monitor", MFD_CLOEXEC);
     assert_true(fd >= 0 && ftruncate(fd, SIZE) == 0);
     const int flags[] = {MAP_SHARED, MAP_PRIVATE};
@@ -158,7 +155,6 @@ static char *map_apart(size_t len, int protection)
 /* So that the program's own mremap works as it would without the monitor. */
 static void mappings_stay_whole(void **unused)
 {
-    (void)unused;
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
     memset(at, 1, HEAP);
     for (unsigned i = 0; i < HEAP / 8192; i++)
@@ -185,7 +181,6 @@ static void mappings_stay_whole(void **unused)
 /* Other memory replaces watched memory. */
 static void what_is_mapped_over_it_is_watched_anew(void **unused)
 {
-    (void)unused;
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
     memset(at, 1, HEAP);
     assert_true(watch(at, HEAP));
@@ -215,7 +210,6 @@ static void what_is_mapped_over_it_is_watched_anew(void **unused)
  */
 static void sysv_memory_attached_over_it_is_not_watched(void **unused)
 {
-    (void)unused;
     int id = shmget(IPC_PRIVATE, SIZE, 0600);
     if (id < 0) skip();
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
@@ -242,7 +236,6 @@ static uint64_t bytes_read(void)
 
 static void a_mapping_is_looked_for_once(void **unused)
 {
-    (void)unused;
     enum { PAGES = 4000 };
     char *at = map_apart(PAGES * 8192, PROT_READ | PROT_WRITE);
     uint64_t before = bytes_read();
@@ -257,7 +250,6 @@ static void a_mapping_is_looked_for_once(void **unused)
 /* Each of these needs a search, but the lines read for each are limited. */
 static void many_mappings_cost_no_more_each(void **unused)
 {
-    (void)unused;
     enum { PAGES = 4000, LINE = 100, SAVED = 65536, EACH = 256 };
     char *at = map_apart(PAGES * 8192, PROT_NONE);
     unsigned watched = 0;
@@ -278,7 +270,6 @@ static void many_mappings_cost_no_more_each(void **unused)
 /* The program keeps most of vm.max_map_count. */
 static void mappings_are_bounded(void **unused)
 {
-    (void)unused;
     unsigned long most = 0;
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
     if (file == NULL || fscanf(file, "%lu", &most) != 1) most = 0;
@@ -302,7 +293,6 @@ static void mappings_are_bounded(void **unused)
 /* Memory that no transfer has touched may change any number of times. */
 static void only_what_was_touched_is_told(void **unused)
 {
-    (void)unused;
     struct aqi_monitor *other;
     uint64_t addr, len;
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE), *end = at + HEAP - 4096;
@@ -322,7 +312,6 @@ static void only_what_was_touched_is_told(void **unused)
 /* Whatever is adjacent, including the stack of the monitor's thread. */
 static void it_is_closed_though_its_own_stack_is_watched(void **unused)
 {
-    (void)unused;
     struct aqi_monitor *other;
     char line[512];
     uintptr_t ranges[128][2];
@@ -352,7 +341,6 @@ static void it_is_closed_though_its_own_stack_is_watched(void **unused)
 
 static void what_waits_is_told_cheaply(void **unused)
 {
-    (void)unused;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(aqi_monitor_check(why, sizeof(why)));
     assert_true(watch(at, SIZE));
@@ -367,7 +355,6 @@ static void what_waits_is_told_cheaply(void **unused)
 /* A child's memory is not watched, and it does not wait for the monitor. */
 static void a_child_changes_nothing(void **unused)
 {
-    (void)unused;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(watch(at, SIZE));
     pid_t child = fork();
@@ -384,7 +371,6 @@ static void a_child_changes_nothing(void **unused)
 /* It inherits the descriptor, through which the kernel would wait for a reader. */
 static void a_child_that_stays_does_not_listen(void **unused)
 {
-    (void)unused;
     struct aqi_monitor *other;
     int ends[2], status;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -408,7 +394,6 @@ static void a_child_that_stays_does_not_listen(void **unused)
 /* A child made without the C library, which therefore has a copy of the descriptor. */
 static void a_child_of_a_system_call_does_not_listen(void **unused)
 {
-    (void)unused;
     struct aqi_monitor *other;
     int ends[2], status;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -436,7 +421,6 @@ static void a_child_of_a_system_call_does_not_listen(void **unused)
 
 static void more_than_can_be_kept_is_all(void **unused)
 {
-    (void)unused;
     char *at = mmap(NULL, 1000 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED && watch(at, 1000 * 4096));
     for (unsigned i = 0; i < 1000; i++)
@@ -461,7 +445,6 @@ static void wait_a_little(unsigned *tries)
 
 static void *unmap_again_and_again(void *unused)
 {
-    (void)unused;
     for (unsigned i = 0, tries = 0; i < RACES; i++) {
         while (atomic_load(&turn) != 2 * i + 1)
             wait_a_little(&tries);
@@ -473,7 +456,6 @@ static void *unmap_again_and_again(void *unused)
 /* Memory that another thread is unmapping is mapped again: the old one must be reported. */
 static void the_next_user_hears_of_it(void **unused)
 {
-    (void)unused;
     pthread_t thread;
     place = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     atomic_store(&turn, 0);
@@ -557,7 +539,6 @@ static void grow(void)
 
 static void what_grows_meanwhile_stays_whole(void **unused)
 {
-    (void)unused;
     assert_int_equal(count_splits(grow, 0, 0, 2 * SIZE), 0);
 }
 
@@ -571,7 +552,6 @@ static void replace(void)
 
 static void what_is_replaced_meanwhile_stays_whole(void **unused)
 {
-    (void)unused;
     assert_int_equal(count_splits(replace, SIZE, SIZE + 4096, 2 * SIZE - 4096), 0);
 }
 

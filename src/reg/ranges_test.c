@@ -38,7 +38,6 @@ static void choose(unsigned *seed, unsigned *from, unsigned *to)
 
 static void as_an_array_of_bytes(void **unused)
 {
-    (void)unused;
     unsigned seed = 1;
     memset(&set, 0, sizeof(set));
     memset(in, 0, sizeof(in));
@@ -69,7 +68,6 @@ static void fill(void)
 /* Ranges just added are never forgotten, and removed ones never return. */
 static void without_room_it_forgets(void **unused)
 {
-    (void)unused;
     fill();
     reg_ranges_add(&set, 25, 30); /* closes a gap */
     assert_true(reg_ranges_cover(&set, 20, 35));

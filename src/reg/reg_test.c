@@ -32,7 +32,6 @@ static struct aqi_reg *reg;
 
 static aq_status world_pin(void *host, uint64_t addr, uint64_t len, struct aqi_reg_mem *mem)
 {
-    (void)host;
     if (world.memlock != 0 && world.pinned + len > world.memlock) return AQ_ENOMEM;
     if (world.hole != 0 && reg_overlap(addr, len, world.hole, P)) return AQ_ESYS;
     world.pinned += len;
@@ -43,7 +42,6 @@ static aq_status world_pin(void *host, uint64_t addr, uint64_t len, struct aqi_r
 
 static void world_unpin(void *host, const struct aqi_reg_mem *mem)
 {
-    (void)host;
     world.pinned -= (uintptr_t)mem->handle;
     world.unpins++;
 }
@@ -51,7 +49,6 @@ static void world_unpin(void *host, const struct aqi_reg_mem *mem)
 static enum aqi_reg_how world_how(void *host, uint32_t who, uint64_t addr, uint64_t len,
                                   uint64_t *from, uint64_t *to)
 {
-    (void)host, (void)addr, (void)len;
     if (!world.exact) {
         *from = 0;
         *to = UINT64_MAX;
@@ -61,13 +58,11 @@ static enum aqi_reg_how world_how(void *host, uint32_t who, uint64_t addr, uint6
 
 static bool world_changed(void *host, uint64_t *addr, uint64_t *len)
 {
-    (void)host, (void)addr, (void)len;
     return false;
 }
 
 static aq_status world_send(void *host, uint32_t peer, const void *bytes, size_t len)
 {
-    (void)host;
     assert_int_equal(peer, 1);
     assert_true(len <= AQI_REG_MESSAGE_MAX && world.sent_count < SENT_MOST);
     if (world.deaf) return AQ_AGAIN;
@@ -79,14 +74,12 @@ static aq_status world_send(void *host, uint32_t peer, const void *bytes, size_t
 static aq_status world_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag,
                             const void *bytes, size_t nbytes)
 {
-    (void)host, (void)peer, (void)addr, (void)tag, (void)bytes, (void)nbytes;
     world.rides++;
     return AQ_ERANGE;
 }
 
 static void world_ready(struct aqi_reg_wait *wait, aq_status status)
 {
-    (void)wait;
     world.status = status;
     world.ready++;
 }
@@ -160,7 +153,6 @@ static struct aqi_reg_use use_local(uint64_t addr, uint64_t len)
 
 static void local_memory_is_pinned_once(void **unused)
 {
-    (void)unused;
     open_with(1, 4, false);
     struct aqi_reg_use a = use_local(AT + 10, 20), b = use_local(AT + 3 * P, 9 * P);
     assert_int_equal(world.pins, 1); /* the whole region */
@@ -177,7 +169,6 @@ static void local_memory_is_pinned_once(void **unused)
 
 static void neighbors_are_combined(void **unused)
 {
-    (void)unused;
     open_with(1, 4, false);
     world.exact = true;
     struct aqi_reg_use a = use_local(AT, P), b;
@@ -195,7 +186,6 @@ static void neighbors_are_combined(void **unused)
 
 static void holes_are_left_out(void **unused)
 {
-    (void)unused;
     open_with(1, 4, false);
     world.hole = AT + 2 * P;
     struct aqi_reg_use use = use_local(AT + P + 1, 10);
@@ -209,7 +199,6 @@ static void holes_are_left_out(void **unused)
 
 static void the_longest_unused_goes_first(void **unused)
 {
-    (void)unused;
     open_with(0, 2, false);
     struct aqi_reg_use a = use_local(AT, 1), b = use_local(AT + 4 * P, 1), c;
     assert_int_equal(aqi_reg_local(reg, AT + 8 * P, 1, &c), AQ_ENOTSUP); /* all are in use */
@@ -227,7 +216,6 @@ static void the_longest_unused_goes_first(void **unused)
 /* The system allows less than the limit: that becomes the limit, for a while. */
 static void locked_memory_runs_out(void **unused)
 {
-    (void)unused;
     open_with(0, 100, false);
     world.memlock = 8 * P;
     struct aqi_reg_use a = use_local(AT, 1), b = use_local(AT + 4 * P, 1), c;
@@ -251,7 +239,6 @@ static void locked_memory_runs_out(void **unused)
 
 static void a_peer_gets_its_share_and_no_more(void **unused)
 {
-    (void)unused;
     open_with(2, 4, false);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(hear_ask(i, AT + i * 4 * P), AQ_OK);
@@ -271,7 +258,6 @@ static void a_peer_gets_its_share_and_no_more(void **unused)
 
 static void changed_memory_is_called_back(void **unused)
 {
-    (void)unused;
     for (unsigned cut = 0; cut < 2; cut++) {
         open_with(2, 4, cut != 0);
         assert_int_equal(hear_ask(1, AT), AQ_OK);
@@ -295,7 +281,6 @@ static void changed_memory_is_called_back(void **unused)
 /* An answer that could not be sent yet is dropped. */
 static void an_answer_too_late_is_a_refusal(void **unused)
 {
-    (void)unused;
     open_with(2, 4, false);
     world.deaf = true;
     assert_int_equal(hear_ask(1, AT), AQ_OK);
@@ -312,7 +297,6 @@ static void an_answer_too_late_is_a_refusal(void **unused)
 
 static void senseless_messages_are_refused(void **unused)
 {
-    (void)unused;
     static const char bytes[1025];
     const uint64_t twice[] = {1, 1}, none[] = {7};
     struct aqi_reg_wait wait = {.ready = world_ready};
@@ -357,7 +341,6 @@ static void senseless_messages_are_refused(void **unused)
 /* A peer that keeps requesting and accepts no answer does not fill our memory. */
 static void a_flood_ends(void **unused)
 {
-    (void)unused;
     open_with(2, 4, false);
     world.deaf = true;
     aq_status st = AQ_OK;
@@ -382,7 +365,6 @@ static aq_status answer(uint64_t serial, uint64_t addr, bool lent, aq_status rid
 
 static void pieces_are_replaced_in_the_same_message(void **unused)
 {
-    (void)unused;
     struct aqi_reg_wait wait = {.ready = world_ready};
     open_with(2, 4, false);
     for (unsigned i = 1; i <= 2; i++) {
@@ -414,7 +396,6 @@ static void pieces_are_replaced_in_the_same_message(void **unused)
 
 static void what_rides_is_answered(void **unused)
 {
-    (void)unused;
     struct aqi_reg_wait wait = {.ready = world_ready, .bytes = "data", .nbytes = 4, .tag = 9};
     open_with(2, 4, false);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 4, &wait), AQ_AGAIN);
@@ -438,7 +419,6 @@ static void what_rides_is_answered(void **unused)
 
 static void refusals_are_not_asked_for_each_time(void **unused)
 {
-    (void)unused;
     struct aqi_reg_wait wait = {.ready = world_ready};
     open_with(2, 4, false);
     unsigned asked = 0;
@@ -452,7 +432,6 @@ static void refusals_are_not_asked_for_each_time(void **unused)
 
 static void who_waits_for_the_dead_is_told(void **unused)
 {
-    (void)unused;
     struct aqi_reg_wait a = {.ready = world_ready}, b = {.ready = world_ready};
     open_with(2, 4, false);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &a), AQ_AGAIN);
@@ -471,7 +450,6 @@ static void who_waits_for_the_dead_is_told(void **unused)
 
 static void limits_that_cannot_be_are_refused(void **unused)
 {
-    (void)unused;
     struct aqi_reg_params params = {.limits = {.page = P, .region = 3 * P}, .peers = 1};
     assert_int_equal(aqi_reg_open(&params, &reg), AQ_EINVAL);
     params.limits.region = P / 2;

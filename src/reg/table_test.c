@@ -25,7 +25,6 @@ static unsigned found(const struct reg_table *table, uint64_t hash)
 
 static void records_are_found_until_they_are_taken(void **unused)
 {
-    (void)unused;
     struct reg_table table;
     assert_int_equal(reg_table_open(&table), AQ_OK);
     for (unsigned i = 0; i < RECORDS; i++) {

@@ -17,7 +17,6 @@ static alignas(16) unsigned char frame[256];
 static void round_trip(void **state)
 {
     int32_t args[16];
-    (void)state;
     for (int i = 0; i < 16; i++)
         args[i] = i % 2 ? -i : i * 1000;
     for (uint8_t nargs = 0; nargs <= 16; nargs++) {
@@ -58,7 +57,6 @@ static void refuses(void **state)
         {13, 256, 0x20},        /* 8192 + bytes of payload */
         {0, 23, 0},             /* not even a header */
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
         struct aqi_am in = {.kind = AQI_AM_MEDIUM, .handler = 99, .nbytes = 1},
                       out = {.handler = 1};
@@ -74,7 +72,6 @@ static void short_has_no_payload(void **state)
 {
     struct aqi_am in = {.kind = AQI_AM_SHORT, .handler = 99, .nbytes = 1}, out;
     uint32_t source;
-    (void)state;
     aqi_am_encode(frame, &in, 0);
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
@@ -100,7 +97,6 @@ static void flags_are_checked(void **state)
         {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_REPLY | AQI_AM_EPS, AQ_OK},
     };
     int32_t args[19] = {0};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_am out,
             in = {
@@ -115,7 +111,6 @@ static void flags_are_checked(void **state)
 /* Both indices fit next to the flags, and neither affects the other. */
 static void endpoints_fit(void **state)
 {
-    (void)state;
     for (unsigned to = 0; to < AQI_AM_MAX_EPS; to++)
         for (unsigned from = 0; from < AQI_AM_MAX_EPS; from++) {
             uint8_t eps = aqi_am_to(to) | aqi_am_from(from);
@@ -127,7 +122,6 @@ static void endpoints_fit(void **state)
 
 static void payload_is_aligned(void **state)
 {
-    (void)state;
     for (unsigned nargs = 0; nargs <= 16; nargs++) {
         size_t offset = aqi_am_payload_offset(nargs);
         assert_int_equal(offset % 16, 0);
@@ -182,7 +176,6 @@ static uint64_t apply(aq_op op, aq_type type, void *at, const void *a, const voi
 
 static void every_operation(void **state)
 {
-    (void)state;
     CHECK_TYPE(AQ_TYPE_I32, int32_t, -7, 5);
     CHECK_TYPE(AQ_TYPE_U32, uint32_t, 4000000000u, 3u);
     CHECK_TYPE(AQ_TYPE_I64, int64_t, -7000000000, 5);
@@ -195,7 +188,6 @@ static void bit_operations(void **state)
 {
     uint32_t a = 0x0ff0, at = 0x00ff;
     uint64_t wide = 0xff00ff00ff00ff00u, mask = 0x0ff00ff00ff00ff0u;
-    (void)state;
     apply(AQ_OP_AND, AQ_TYPE_U32, &at, &a, NULL);
     assert_int_equal(at, 0x00f0);
     apply(AQ_OP_OR, AQ_TYPE_U32, &at, &a, NULL);

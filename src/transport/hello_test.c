@@ -36,7 +36,6 @@ static struct aqi_hello sample(void)
 static void test_there_and_back(void **state)
 {
     struct aqi_hello hello = sample(), again;
-    (void)state;
     for (uint8_t type = 1; type < AQI_HELLO_END; type++) {
         hello.type = type;
         hello.status = type == AQI_HELLO_REFUSE ? -12 : 0;
@@ -66,7 +65,6 @@ static void test_largest(void **state)
 {
     struct aqi_hello hello = sample(), again;
     void *data = calloc(1, AQI_HELLO_DATA_MAX);
-    (void)state;
     assert_non_null(data);
     hello.addr = hello.key = hello.data = data;
     hello.addr_len = AQI_ADDR_MAX;
@@ -83,7 +81,6 @@ static void test_cut(void **state)
 {
     struct aqi_hello hello = sample(), again;
     size_t len = aqi_hello_encode(&hello, buf);
-    (void)state;
     for (size_t cut = 0; cut < len; cut++)
         assert_int_equal(aqi_hello_decode(buf, cut, &again), AQ_EPROTO);
     assert_int_equal(aqi_hello_decode(buf, len + 1, &again), AQ_EPROTO);
@@ -93,7 +90,6 @@ static void test_other_version(void **state)
 {
     struct aqi_hello hello = sample(), again;
     size_t len = aqi_hello_encode(&hello, buf);
-    (void)state;
     buf[8]++;
     /* Whatever follows the version, and however much. */
     for (size_t cut = 10; cut <= len; cut++) {
@@ -115,7 +111,6 @@ static aq_status decoded(const struct aqi_hello *hello)
 static void test_senseless(void **state)
 {
     struct aqi_hello hello;
-    (void)state;
 #define REFUSED(change)                                                                            \
     hello = sample();                                                                              \
     change;                                                                                        \
@@ -149,7 +144,6 @@ static void test_senseless(void **state)
 static void test_bounds(void **state)
 {
     struct aqi_hello hello, again;
-    (void)state;
 #define TAKEN(change)                                                                              \
     hello = sample();                                                                              \
     change;                                                                                        \

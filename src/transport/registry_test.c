@@ -13,7 +13,6 @@ static void what_is_not_built_says_so_itself(void **unused)
     const struct aqi_transport absent = {.name = "absent", .absent = "built without it"};
     struct aqi_tp_params params = {.size = 1};
     struct aqi_tp *tp;
-    (void)unused;
     assert_int_equal(aqi_tp_open(&absent, &params, &tp), AQ_ENOTSUP);
     assert_string_equal(aq_error_message(), "built without it");
 }
@@ -23,7 +22,6 @@ static void a_table_without_what_it_promises_is_refused(void **unused)
     struct aqi_transport wrong = {.name = "wrong"};
     struct aqi_tp_params params = {.size = 1};
     struct aqi_tp *tp;
-    (void)unused;
     assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);
     assert_non_null(strstr(aq_error_message(), "wrong: operation probe and its capability bit"));
     wrong = *aqi_transport_find("loop");

@@ -55,7 +55,6 @@ static aq_status alone_sent(struct aqi_tp *tp, struct aqi_peer *peer, const stru
 static aq_status alone_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                                struct aqi_comp *comp)
 {
-    (void)comp;
     assert_int_not_equal(am->kind, AQI_AM_LONG);
     return alone_sent(tp, peer, am, false);
 }
@@ -64,7 +63,6 @@ static aq_status alone_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const s
                                const struct aqi_rmem *rmem, const struct aqi_mem *mem,
                                struct aqi_comp *comp)
 {
-    (void)rmem, (void)mem, (void)comp;
     assert_int_equal(am->kind, AQI_AM_LONG);
     return alone_sent(tp, peer, am, false);
 }
@@ -73,7 +71,6 @@ static aq_status alone_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool
                                   unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
     struct alone *a = (struct alone *)tp;
-    (void)reply, (void)nbytes, (void)slot;
     a->room = nargs;
     return a->answer[peer->id];
 }
@@ -81,7 +78,6 @@ static aq_status alone_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool
 static aq_status alone_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
                                  const struct aqi_am *am)
 {
-    (void)slot;
     if (am != NULL) return alone_sent(tp, peer, am, true);
     ((struct alone *)tp)->canceled++;
     return AQ_OK;
@@ -89,19 +85,16 @@ static aq_status alone_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struc
 
 static void alone_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    (void)peer;
     ((struct alone *)tp)->disconnected++;
 }
 
 static unsigned alone_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
-    (void)mode, (void)now;
     return ((struct alone *)tp)->progress;
 }
 
 static aq_status alone_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    (void)tp, (void)peer;
     return AQ_OK;
 }
 
@@ -209,7 +202,6 @@ static unsigned progress(void)
 /* Credits banked above the slack are returned in a message of their own. */
 static void a_hidden_reply(void **state)
 {
-    (void)state;
     alone_open(8, 2);
     uint64_t hidden = aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN);
     for (unsigned round = 1; round <= 2; round++) {
@@ -241,7 +233,6 @@ static void a_hidden_reply(void **state)
 /* The receiver takes the credits, and delivers nothing. */
 static void credits_come_home(void **state)
 {
-    (void)state;
     alone_open(3, 1);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(request_to(FIRST), AQ_OK);
@@ -276,7 +267,6 @@ static void credits_come_home(void **state)
 /* A peer that returns more than it got gains nothing, nor does any other. */
 static void too_much_back(void **state)
 {
-    (void)state;
     alone_open(2, 1);
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_OK);
@@ -296,7 +286,6 @@ static void too_much_back(void **state)
 /* Peers that do not exist have no account. */
 static void sources_that_are_not_there(void **state)
 {
-    (void)state;
     alone_open(2, 1);
     alone.peers[SECOND] = NULL;
     uint64_t dropped = aqi_counter_sum(AQI_CTR_AM_DROPPED);
@@ -315,7 +304,6 @@ static void sources_that_are_not_there(void **state)
 /* A hidden reply without room is tried again by progress: each peer once per round, in turn. */
 static void hidden_replies_without_room(void **state)
 {
-    (void)state;
     for (unsigned threads = 0; threads < 2; threads++) {
         alone_open_with(&alone, (struct aqi_credit_limits){.depth = 8, .slack = 0}, threads != 0);
         uint64_t hidden = aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN);
@@ -375,7 +363,6 @@ static void hidden_replies_without_room(void **state)
 /* Another message has returned the credits meanwhile, or the send fails permanently. */
 static void hidden_replies_that_end_otherwise(void **state)
 {
-    (void)state;
     alone_open(8, 0);
     alone.answer[FIRST] = alone.answer[SECOND] = AQ_AGAIN;
     comes(FIRST, 0, 0, 0);
@@ -406,7 +393,6 @@ static void reply_twice(uint32_t source)
 
 static void reply_to_another(uint32_t source)
 {
-    (void)source;
     assert_int_equal(reply_to(SECOND), AQ_OK);
     expect_note(SECOND, 0, 0);
 }
@@ -453,7 +439,6 @@ static void what_a_reply_answers(void **state)
         {reply_through_the_other, false},
         {reply_with_a_long, true},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         alone_open_with(&other, (struct aqi_credit_limits){.depth = 8, .slack = 7}, false);
         alone_open(8, 7);
@@ -475,7 +460,6 @@ static void what_a_reply_answers(void **state)
 static void a_request_that_does_not_go(void **state)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_LONG};
-    (void)state;
     for (unsigned i = 0; i < 2 * AQI_COUNT_OF(kinds); i++) {
         uint64_t none = aqi_counter_sum(AQI_CTR_CREDIT_NONE);
         alone_open(2, 1);
@@ -516,7 +500,6 @@ static aq_status commit(uint32_t to, struct aqi_slot *slot, bool reply, uint32_t
 static void a_prepared_request(void **state)
 {
     struct aqi_slot slot, second;
-    (void)state;
     alone_open_with(&alone, (struct aqi_credit_limits){.depth = 3, .slack = 1, .bytes = 1280},
                     false);
     comes(FIRST, 0, 0, 0);
@@ -579,7 +562,6 @@ static void reply_prepared(uint32_t source)
 
 static void a_prepared_reply(void **state)
 {
-    (void)state;
     alone_open(2, 1);
     assert_int_equal(request_to(FIRST), AQ_OK);
     handler.act = reply_prepared;
@@ -594,7 +576,6 @@ static void a_prepared_reply(void **state)
 static void bytes_that_nobody_bounds(void **state)
 {
     enum { MANY = 128 };
-    (void)state;
     alone_open_with(&alone, (struct aqi_credit_limits){.depth = 2 * MANY, .slack = MANY}, false);
     for (unsigned i = 0; i < MANY; i++)
         comes(FIRST, 0, 0, 0);
@@ -606,7 +587,6 @@ static void bytes_that_nobody_bounds(void **state)
 /* A dead peer neither owes credits nor is owed any. */
 static void a_peer_that_is_gone(void **state)
 {
-    (void)state;
     for (unsigned own = 0; own < 2; own++) {
         alone_open(2, 1);
         if (!own) {

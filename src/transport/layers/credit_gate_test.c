@@ -18,8 +18,6 @@ static struct {
 
 static void deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
-    (void)arg;
-    (void)source;
     assert_int_equal(am->flags & ~AQI_AM_IS_REPLY, 0);
     assert_int_equal(am->nargs, world.nargs);
     for (unsigned i = 0; i < am->nargs; i++)
@@ -37,7 +35,6 @@ static void deliver(void *arg, uint32_t source, const struct aqi_am *am)
 
 static void peer_lost(void *arg, uint32_t id, const char *why)
 {
-    (void)arg;
     fail_msg("peer %u lost: %s", id, why);
 }
 
@@ -91,7 +88,6 @@ static void run(void)
 /* Without the capability there is no gate. */
 static void others_have_no_gate(void **state)
 {
-    (void)state;
     open_world("late=1", (struct aqi_credit_limits){.depth = 1});
     assert_null(world.tp->gate);
     assert_int_equal(world.tp->ops.caps & AQI_CAP_CREDITS, 0);
@@ -100,7 +96,6 @@ static void others_have_no_gate(void **state)
 
 static void depth_is_what_goes(void **state)
 {
-    (void)state;
     for (unsigned replying = 0; replying < 2; replying++)
         for (unsigned nargs = 0; nargs <= 16; nargs += 8) {
             open_world("credits=1", (struct aqi_credit_limits){.depth = 5, .slack = 1});
@@ -121,7 +116,6 @@ static void depth_is_what_goes(void **state)
 
 static void the_transport_may_lower_it(void **state)
 {
-    (void)state;
     open_world("credits=1,depth=3", (struct aqi_credit_limits){.depth = 5});
     assert_int_equal(send_all(0), 3);
     run();
@@ -134,7 +128,6 @@ static void the_transport_may_lower_it(void **state)
 
 static void total_and_bytes_bound(void **state)
 {
-    (void)state;
     open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .total = 2});
     assert_int_equal(send_all(0), 2);
     run();
@@ -153,7 +146,6 @@ static void total_and_bytes_bound(void **state)
 /* A prepared message takes its credit when it is prepared, and returns it if it is not sent. */
 static void a_slot_takes_a_credit(void **state)
 {
-    (void)state;
     open_world("credits=1,hide=reserve", (struct aqi_credit_limits){.depth = 2});
     struct aqi_slot slot;
     const struct aqi_transport *ops = &world.tp->ops;
@@ -176,7 +168,6 @@ static void limits_in_force(void **state)
 {
     struct aqi_tp_params params = {.credits = {.depth = 100000, .bytes = UINT64_MAX, .slack = 7}};
     struct aqi_tp_limits limits = {.max_medium = 4096};
-    (void)state;
     struct aqi_credit_limits c = aqi_credit_gate_limits(&params, &limits);
     assert_int_equal(c.depth, 4095);
     assert_int_equal(c.bytes, 0xfffffu * 64u);
@@ -197,7 +188,6 @@ static void the_lower_limit_holds(void **state)
         {5, 0, 5, 0, 0, 0}, {5, 1, 1, 0, 1, 1}, {1, 5, 1, 1, 5, 1}, {5, 4, 4, 0, 5, 5},
         {4, 5, 4, 7, 5, 5}, {5, 5, 5, 3, 5, 3}, {1, 1, 1, 5, 0, 5},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_tp_params params = {
             .credits = {.depth = rows[i].depth, .total = rows[i].total, .bytes = 0}};
@@ -226,7 +216,6 @@ static void sizes_of_messages(void **state)
         {2, 32, 64},   {2, 33, 128},  {3, 16, 64}, {10, 1, 128}, {16, 512, 640},   {0, 0, 64},
         {10, 64, 128}, {10, 65, 192}, {0, 32, 64}, {0, 33, 128}, {16, 4096, 4224},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         for (unsigned credits = 0; credits < 2; credits++) {
             struct aqi_am am = {.kind = AQI_AM_MEDIUM,

@@ -34,7 +34,6 @@ static const char *credits_broken(const struct aqi_credits *c)
 
 static void depth_total_and_bytes_bound(void **state)
 {
-    (void)state;
     struct aqi_credits c;
     struct aqi_credit_peer peers[3];
     aqi_credits_init(&c, &(struct aqi_credit_limits){.depth = 3, .total = 4, .bytes = 100}, peers,
@@ -54,7 +53,6 @@ static void depth_total_and_bytes_bound(void **state)
 
 static void a_message_above_the_budget_goes_alone(void **state)
 {
-    (void)state;
     struct aqi_credits c;
     struct aqi_credit_peer peer;
     aqi_credits_init(
@@ -93,7 +91,6 @@ static void slack_is_lowered_where_it_could_block(void **state)
         {{.depth = 4, .total = 2, .slack = 9}, 0, 1, 2},
         {{.depth = 2, .total = 0, .slack = 0}, 1, 0, 2},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_credits c;
         struct aqi_credit_peer peers[64];
@@ -105,7 +102,6 @@ static void slack_is_lowered_where_it_could_block(void **state)
 
 static void the_bank_rides_once(void **state)
 {
-    (void)state;
     struct aqi_credits c;
     struct aqi_credit_peer peer;
     aqi_credits_init(&c, &(struct aqi_credit_limits){.depth = 4, .slack = 1}, &peer, 1);
@@ -127,7 +123,6 @@ static void the_bank_rides_once(void **state)
 
 static void too_much_back_is_refused(void **state)
 {
-    (void)state;
     struct aqi_credits c;
     struct aqi_credit_peer peer;
     aqi_credits_init(&c, &(struct aqi_credit_limits){.depth = 4, .slack = 1}, &peer, 1);
@@ -141,7 +136,6 @@ static void too_much_back_is_refused(void **state)
 
 static void the_dead_owe_nothing(void **state)
 {
-    (void)state;
     struct aqi_credits c;
     struct aqi_credit_peer peers[2];
     aqi_credits_init(&c, &(struct aqi_credit_limits){.depth = 2, .total = 2}, peers, 2);
@@ -540,7 +534,6 @@ static void draw_world(struct sim *s)
 
 static void networks_never_stop(void **state)
 {
-    (void)state;
     uint64_t seed = seed_of_run(), messages = 0, hidden = 0;
     print_message("seed %llu (TEST_SEED)\n", (unsigned long long)seed);
     for (unsigned world = 0; world < 120; world++) {
@@ -570,7 +563,6 @@ static void without_the_guard_they_stop(void **state)
         {.depth = 2, .slack = 3, .largest = 10},
         {.depth = 8, .total = 3, .slack = 2, .largest = 10},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(limits); i++)
         for (int broken = 0; broken < 2; broken++) {
             struct sim *s = calloc(1, sizeof(*s));

@@ -6,7 +6,6 @@ static void a_ping_goes_first(void **state)
 {
     static unsigned char bytes[4 * PIECE];
     struct aqi_comp put = {.local = 1, .remote = 1}, ping = {.remote = 1};
-    (void)state;
     open_world();
     struct aqi_peer *peer = world.fb->peers[PEER];
     world.room = 1;

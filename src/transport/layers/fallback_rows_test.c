@@ -50,7 +50,6 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
         {record(0, 0, 512, 1), 512, 0, true, true}, /* capacity of an answer */
         {record(0, 0, 513, 1), 513, 0, true, false},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         unsigned char before[sizeof(reach)];
         open_world();
@@ -84,7 +83,6 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
 /* If one of several records is invalid, nothing is done. */
 static void all_rows_or_none(void **state)
 {
-    (void)state;
     for (unsigned bad = 0; bad < 2; bad++) {
         struct {
             struct record first;
@@ -113,7 +111,6 @@ static void all_rows_or_none(void **state)
 /* A stranger changes its message while it is read: it gets no byte that it may not access. */
 static void rows_that_change_meanwhile(void **state)
 {
-    (void)state;
     for (unsigned put = 0; put < 2; put++)
         for (unsigned large = 0; large < 2; large++) {
             unsigned char bytes[sizeof(struct record) + 64], before[sizeof(reach)];
@@ -186,7 +183,6 @@ static void rows_that_share_records(void **state)
          3},
     };
     static unsigned char local[256];
-    (void)state;
     for (unsigned i = 0; i < sizeof(local); i++)
         local[i] = (unsigned char)(i + 1);
     for (unsigned c = 0; c < 2 * AQI_COUNT_OF(cases); c++) {
@@ -239,7 +235,6 @@ static void rows_at_the_end_of_a_message(void **state)
     } cases[] = {{64, 100, 64}, {63, 100, 0}, {63, 63, 63}, {63, 64, 0},
                  {65, 100, 65}, {10, 10, 10}, {1, 1, 1},    {0, 10, 0}};
     static unsigned char local[MEDIUM];
-    (void)state;
     for (unsigned c = 0; c < AQI_COUNT_OF(cases); c++) {
         struct aqi_comp comp = {.local = 1, .remote = 1};
         struct aqi_row rows[2] = {

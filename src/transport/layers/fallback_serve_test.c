@@ -9,7 +9,6 @@ static void puts_are_written_and_acknowledged(void **state)
 {
     static const unsigned char bytes[300] = {1, 2, 3};
     struct message put = {FB_PUT, 3, {5, 6, FB_ANSWER}, reach, bytes, 300};
-    (void)state;
     open_world();
     assert_int_equal(comes(put), 0);
     assert_memory_equal(reach, bytes, 300);
@@ -58,7 +57,6 @@ static void no_sum_overflows(void **state)
     static unsigned char bytes[8 << 20], there[sizeof(bytes)];
     const struct message put = {FB_PUT, 3, {5, 6, 0}, there, bytes, sizeof(bytes)};
     enum { LAST = FB_MOST_HELD / sizeof(bytes) };
-    (void)state;
     open_world();
     assert_int_equal(comes(put), 0);
     expect_answer(1, FB_REFUSED);
@@ -102,7 +100,6 @@ static void only_what_is_for_peers(void **state)
         {{FB_ATOMIC, 8, {5, 6, 1, 0, 0, 0, ADD, 200}, reach, NULL, 0}, true},
         {{FB_ATOMIC, 8, {5, 6, 1, 0, 0, 0, 200, U64}, reach, NULL, 0}, true},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         unsigned char before[sizeof(reach)];
         open_world();
@@ -124,7 +121,6 @@ static void the_answers_are_right(void **state)
 {
     const uint64_t word = 0x1122334455667788u;
     uint64_t after;
-    (void)state;
     open_world();
     assert_int_equal(comes((struct message){FB_GET, 4, {5, 6, 77, 100}, reach + 10, NULL, 0}), 0);
     expect_sent(1, FB_GET_DATA, 3, (const int32_t[]){5, 6, 77});
@@ -155,7 +151,6 @@ static enum aqi_refusal region_of_64_bytes(void *host, const uint32_t ticket[AQI
                                            uint64_t offset, size_t len, bool write, void **at)
 {
     static const uint32_t known[AQI_TICKET] = {11, 12, 13, 14};
-    (void)host;
     if (memcmp(ticket, known, sizeof(known)) != 0) return AQI_REFUSAL_UNKNOWN;
     if (write) return AQI_REFUSAL_RIGHT;
     *at = reach + 100 + offset;
@@ -177,7 +172,6 @@ static void regions_are_asked_for(void **state)
         {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 15}, NULL, NULL, 0}, AQI_REFUSAL_UNKNOWN},
         {{FB_REGION_PUT, 7, {5, 6, FB_ANSWER, 11, 12, 13, 14}, NULL, bytes, 8}, AQI_REFUSAL_RIGHT},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         open_world();
         assert_int_equal(comes(rows[i].message), 0); /* no regions at all */
@@ -211,7 +205,6 @@ static void what_makes_no_sense_is_dropped(void **state)
     const int32_t args[8] = {5, 6, 0, 1, 0, 0, ADD, U64};
     struct aqi_am am = {
         .kind = AQI_AM_INTERNAL, .args = args, .addr = (uintptr_t)reach, .payload = reach};
-    (void)state;
     open_world();
     for (unsigned handler = 0; handler <= UINT8_MAX; handler++)
         for (unsigned reply = 0; reply < 2; reply++) {
@@ -247,7 +240,6 @@ static void what_makes_no_sense_is_dropped(void **state)
 static void an_answer_waits_for_room(void **state)
 {
     const struct message sync = {FB_SYNC, 2, {5, 6}, NULL, NULL, 0};
-    (void)state;
     open_world();
     world.again = 5;
     assert_int_equal(comes(sync), 0);
@@ -288,7 +280,6 @@ static void longs_are_for_the_memory_of_peers(void **state)
         {AQI_AM_LONG_PACKED, REACH + 60, 0, true},  {AQI_AM_LONG_HEADER, REACH + 60, 0, true},
         {AQI_AM_LONG_HEADER, REACH + 60, 1, false},
     };
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         open_world();
         const struct aqi_am am = {.kind = rows[i].kind,

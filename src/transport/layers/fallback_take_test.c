@@ -29,7 +29,6 @@ static void acknowledgements_of_a_put(void **state)
 {
     static unsigned char bytes[2 * PIECE];
     struct aqi_peer *peer = begin();
-    (void)state;
     assert_int_equal(
         world.tp.ops.put(&world.tp, peer, NULL, 4096, bytes, sizeof(bytes), NULL, &comp), AQ_OK);
     assert_int_equal(world.count, 2);
@@ -77,7 +76,6 @@ static void acknowledgements_of_a_put(void **state)
 static void acknowledgements_of_two_puts(void **state)
 {
     static unsigned char bytes[PIECE];
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct aqi_peer *peer = begin();
         assert_int_equal(
@@ -102,7 +100,6 @@ static void data_of_a_get(void **state)
     enum { LEN = PIECE + 100 };
     static unsigned char local[LEN + 64], data[LEN + 64];
     struct aqi_peer *peer = begin();
-    (void)state;
     memset(local, 0, sizeof(local));
     memset(data, 0x33, sizeof(data));
     assert_int_equal(world.tp.ops.get(&world.tp, peer, NULL, 4096, local, LEN, NULL, &comp), AQ_OK);
@@ -146,7 +143,6 @@ static void data_ahead_of_a_get(void **state)
     enum { LEN = 20 * PIECE };
     static unsigned char local[LEN], data[LEN];
     struct aqi_peer *peer = begin();
-    (void)state;
     memset(local, 0, sizeof(local));
     memset(data, 0x33, sizeof(data));
     assert_int_equal(world.tp.ops.get(&world.tp, peer, NULL, 4096, local, LEN, NULL, &comp), AQ_OK);
@@ -171,7 +167,6 @@ static void data_ahead_of_a_get(void **state)
 
 static void results_of_atomics(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 3; i++) {
         uint8_t type = i == 1 ? U32 : U64;
         const struct aqi_atomic req = {.addr = 64, .op = ADD, .type = type, .fetch = i != 2};
@@ -196,7 +191,6 @@ static void results_of_atomics(void **state)
 static void ends_of_fills_and_rows(void **state)
 {
     static unsigned char local[128], data[129];
-    (void)state;
     memset(data, 0x33, sizeof(data));
     for (unsigned i = 0; i < 3; i++) {
         struct aqi_row row = {.remote = 4096, .local = local, .len = 128, .count = 1};
@@ -253,7 +247,6 @@ static void rows_that_are_cut(void **state)
                               .count = 2}};
     struct aqi_peer *peer = begin();
     unsigned taken = 0;
-    (void)state;
     for (size_t i = 0; i < MEDIUM; i++)
         data[i] = (unsigned char)(i / 4 + 1);
     memset(local, 0, sizeof(local));
@@ -282,7 +275,6 @@ static void what_is_refused_has_failed(void **state)
 {
     static unsigned char bytes[PIECE];
     struct aqi_peer *peer = begin();
-    (void)state;
     assert_int_equal(world.tp.ops.get(&world.tp, peer, NULL, 4096, bytes, PIECE, NULL, &comp),
                      AQ_OK);
     assert_int_equal(comes(answer_to(0, FB_REFUSED, 2, 0)), 0);

@@ -15,7 +15,6 @@ static void legal(void **state)
         "again=30",         "swap=20",   "late=5",
         "hide=put+get+map", "die=1@100", "again=0,late=0,seed=18446744073709551615",
         "credits=1,depth=2"};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
         assert_int_equal(aqi_fault_configure(specs[i]), AQ_OK);
         assert_true(aqi_fault_wanted());
@@ -30,7 +29,6 @@ static void illegal(void **state)
         "again",   "again=",    "again=96", "swap=96",   "again=-1", "late=1001",
         "hide=",   "hide=all",  "die=1",    "die=@5",    "die=1@0",  "seed=one",
         "color=1", "again=3 %", "=",        "credits=2", "depth=x"};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
         assert_int_equal(aqi_fault_configure(specs[i]), AQ_ESETTING);
         assert_false(aqi_fault_wanted());
@@ -44,7 +42,6 @@ static void illegal(void **state)
  */
 static void invented_shortage_is_not_announced(void **state)
 {
-    (void)state;
     assert_int_equal(aqi_fault_configure("late=5"), AQ_OK);
     assert_int_equal(aqi_fault_caps(AQI_CAP_ROOM | AQI_CAP_PUT), AQI_CAP_ROOM | AQI_CAP_PUT);
     assert_int_equal(aqi_fault_configure("again=1"), AQ_OK);

@@ -30,7 +30,6 @@ static struct {
 static aq_status order_test_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                                  struct aqi_comp *comp)
 {
-    (void)tp, (void)comp;
     assert_ptr_equal(peer, &world.peer);
     if (world.answer != AQ_OK) return world.answer;
     assert_in_range(world.count, 0, SENT - 1);
@@ -43,7 +42,6 @@ static aq_status order_test_send(struct aqi_tp *tp, struct aqi_peer *peer, const
 static aq_status order_test_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                     unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
-    (void)tp, (void)peer, (void)reply, (void)slot;
     assert_int_equal(nargs, 2); /* with the number: it moves the payload */
     assert_int_equal(nbytes, 100);
     return AQ_OK;
@@ -52,13 +50,11 @@ static aq_status order_test_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bo
 static aq_status order_test_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
                                    const struct aqi_am *am)
 {
-    (void)slot;
     return am != NULL ? order_test_send(tp, peer, am, NULL) : AQ_OK;
 }
 
 static unsigned order_test_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
-    (void)tp, (void)mode, (void)now;
     return 0;
 }
 
@@ -69,7 +65,6 @@ static void arrive(const struct aqi_am *am)
 
 static void order_test_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
-    (void)arg;
     assert_int_equal(source, PEER);
     assert_in_range(world.delivered, 0, SENT - 1);
     world.came[world.delivered] = am->args[0];
@@ -87,7 +82,6 @@ static void order_test_deliver(void *arg, uint32_t source, const struct aqi_am *
 
 static void order_test_lost(void *arg, uint32_t id, const char *why)
 {
-    (void)arg;
     assert_int_equal(id, PEER);
     assert_non_null(strstr(why, "omitted a message"));
     world.lost++;
@@ -95,7 +89,6 @@ static void order_test_lost(void *arg, uint32_t id, const char *why)
 
 static int open_world(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof(world));
     world.inner.hooks.deliver = order_test_deliver;
     world.inner.hooks.peer_lost = order_test_lost;
@@ -111,7 +104,6 @@ static int open_world(void **state)
 
 static int close_world(void **state)
 {
-    (void)state;
     aqi_order_destroy(world.order);
     return 0;
 }
@@ -148,7 +140,6 @@ static void the_order_is_restored(void **state)
     static const uint8_t kinds[] = {AQI_AM_SHORT,       AQI_AM_MEDIUM, AQI_AM_LONG_PACKED,
                                     AQI_AM_LONG_PACKED, AQI_AM_SHORT,  AQI_AM_MEDIUM};
     static const unsigned shuffled[] = {3, 1, 5, 0, 4, 2};
-    (void)state;
     for (int32_t i = 0; i < 6; i++)
         ams[i] = send_one(kinds[i], 0, i + 10);
     for (unsigned i = 0; i < 6; i++)
@@ -167,7 +158,6 @@ static void only_what_was_sent_counts(void **state)
     const struct aqi_am internal = {.kind = AQI_AM_INTERNAL, .nargs = 1, .args = &(int32_t){99}};
     const struct aqi_am again = {.kind = AQI_AM_SHORT, .nargs = 1, .args = &(int32_t){1}};
     struct aqi_slot slot = {0};
-    (void)state;
     assert_int_equal(world.tp.ops.am_reserve(&world.tp, &world.peer, false, 1, 100, &slot), AQ_OK);
     world.answer = AQ_AGAIN;
     assert_int_equal(world.tp.ops.am_send(&world.tp, &world.peer, &again, NULL), AQ_AGAIN);
@@ -186,7 +176,6 @@ static void only_what_was_sent_counts(void **state)
 static void replies_have_an_order_of_their_own(void **state)
 {
     const struct aqi_am *requests[2], *reply;
-    (void)state;
     requests[0] = send_one(AQI_AM_SHORT, 0, 1);
     requests[1] = send_one(AQI_AM_SHORT, 0, 2);
     reply = send_one(AQI_AM_MEDIUM, AQI_AM_IS_REPLY, 3);
@@ -199,7 +188,6 @@ static void replies_have_an_order_of_their_own(void **state)
 static void handlers_do_not_overlap(void **state)
 {
     const struct aqi_am *first = send_one(AQI_AM_SHORT, 0, 1), *second;
-    (void)state;
     second = send_one(AQI_AM_SHORT, 0, 2);
     world.nested = second; /* as if another thread received it meanwhile */
     arrive(first);
@@ -209,7 +197,6 @@ static void handlers_do_not_overlap(void **state)
 /* A peer that omits or repeats a message, or sends nonsense, is lost, once. */
 static void liars_are_lost(void **state)
 {
-    (void)state;
     static const uint32_t numbers[] = {1u << 23, 1u << 31, UINT32_MAX, 0};
     for (unsigned i = 0; i < AQI_COUNT_OF(numbers); i++) {
         const struct aqi_am am = {

@@ -41,7 +41,6 @@ static void put(unsigned ring, uint32_t number, const struct aqi_am *am, uint32_
 
 static void deliver(void *arg, uint32_t from, const struct aqi_am *am)
 {
-    (void)arg;
     assert_int_equal(from, source.id);
     delivered = *am;
     deliveries++;
@@ -75,7 +74,6 @@ static struct aqi_am message(uint8_t kind, uint32_t nbytes)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(slots, 0, sizeof(slots));
     memset(done, 0, sizeof(done));
     shm.layout.slots = SLOTS;
@@ -97,7 +95,6 @@ static void test_payload_in_the_ring(void **state)
                  {LINES - 1, 65, false}, {LINES, 0, false},        {LINES, 1, false},
                  {LINES, LINE, false},   {LINES + 1, 1, false},    {UINT32_MAX - 1, 1, false},
                  {1u << 31, 1, false}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_am am = message(AQI_AM_INTERNAL, cases[i].nbytes);
         assert_int_equal(arrives(SHM_REQUESTS, am, cases[i].line), cases[i].taken);
@@ -111,7 +108,6 @@ static void test_payload_in_the_ring(void **state)
 
 static void test_payload_in_the_slot(void **state)
 {
-    (void)state;
     for (uint8_t nargs = 0; nargs <= AQI_AM_MAX_ARGS; nargs++) {
         size_t room = SHM_SLOT - aqi_am_payload_offset(nargs);
         struct aqi_am am = message(AQI_AM_MEDIUM, (uint32_t)room);
@@ -125,7 +121,6 @@ static void test_payload_in_the_slot(void **state)
 static void test_rings(void **state)
 {
     struct aqi_am am = message(AQI_AM_SHORT, 0);
-    (void)state;
     assert_true(arrives(SHM_REQUESTS, am, SHM_INLINE));
     assert_false(arrives(SHM_REPLIES, am, SHM_INLINE));
     am.flags = AQI_AM_IS_REPLY;
@@ -137,7 +132,6 @@ static void test_rings(void **state)
 static void test_given_back(void **state)
 {
     struct shm_rx *rx = &source.rx[SHM_REQUESTS];
-    (void)state;
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
     assert_int_equal(done[SHM_REQUESTS], 0);
     assert_int_equal(rx->lines_held, 0);
@@ -155,7 +149,6 @@ static void test_given_back(void **state)
 static void test_given_back_by_number(void **state)
 {
     struct aqi_am piece = message(AQI_AM_INTERNAL, PIECE); /* of 10 lines */
-    (void)state;
     shm.layout.slots = LARGE_SLOTS;
     shm.layout.lines = LARGE_LINES;
     for (unsigned i = 0; i < 15; i++)
@@ -176,7 +169,6 @@ static void test_a_ring_at_a_time(void **state)
     static const int32_t args[AQI_AM_MAX_ARGS];
     struct aqi_am am = message(AQI_AM_SHORT, 0);
     am.args = args;
-    (void)state;
     for (uint32_t number = 0; number < SLOTS; number++)
         put(SHM_REQUESTS, number, &am, SHM_INLINE);
     refills = true;
