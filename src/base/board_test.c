@@ -1,18 +1,16 @@
 /* Tests board.c: what is written is printed and visible to other processes. */
 #include "base/board.h"
 
+#include "base/cmocka_test.h"
+
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void printed(char *out, size_t room)
 {

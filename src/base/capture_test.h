@@ -2,12 +2,8 @@
 #ifndef AQI_CAPTURE_TEST_H
 #define AQI_CAPTURE_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

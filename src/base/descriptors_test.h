@@ -2,13 +2,9 @@
 #ifndef AQI_BASE_DESCRIPTORS_TEST_H
 #define AQI_BASE_DESCRIPTORS_TEST_H
 
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <dirent.h>
 
 /* Returns the number of open descriptors plus a constant. */
 static inline unsigned descriptors(void)

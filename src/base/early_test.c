@@ -1,12 +1,9 @@
 /* Numbered items that arrived ahead of their turn. */
 #include "base/early.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <stdlib.h>
 
 static const struct aqi_early_most most = {.ahead = 1 << 20, .bytes = 256 << 20};
 

@@ -1,11 +1,7 @@
 /* Tests here.c. net.wire (test_benchmark) shows that other namespaces have other numbers. */
 #include "base/here.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "base/cmocka_test.h"
 
 static void test_numbers(void **state)
 {

@@ -1,12 +1,10 @@
 /* Addresses to text and back, and the ranking of interfaces. */
 #include "base/inet.h"
 
-#include <net/if.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <net/if.h>
+#include <string.h>
 
 static void test_there_and_back(void **state)
 {

@@ -2,15 +2,10 @@
 #include "base/library.h"
 
 #include "base/base.h"
+#include "base/cmocka_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-
-#include <cmocka.h>
 
 static int (*library_abs)(int);
 static void *(*library_none)(void);

@@ -1,13 +1,10 @@
 /* Tests mac.c: published vectors, and that it does not matter how the input is divided. */
 #include "base/mac.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Key 00 01 .. 0f, message 00 01 .. */
 static const struct {

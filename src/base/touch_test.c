@@ -4,16 +4,13 @@
  */
 #include "base/touch.h"
 
+#include "base/cmocka_test.h"
+
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PAGES = 5 };
 

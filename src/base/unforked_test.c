@@ -1,18 +1,14 @@
 /* A forked child does not hold the descriptors that its parent has added, only their numbers. */
 #include "base/unforked.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/cmocka_test.h"
+
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static int wait_for(pid_t child)
 {

@@ -1,20 +1,17 @@
 /* Tests limit.c: the last output of a process, into pipes that are read slowly. */
+#include "base/cmocka_test.h"
 #include "job/settings.h"
 #include "lib/lib.h"
 
 #include <aqueduct/job.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const char text[] = "the last line\n";
 

@@ -1,13 +1,11 @@
 /* Tests limits.c: what follows from settings and machine, and that a probe releases everything. */
 #include "reg/limits.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/cmocka_test.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MB (UINT64_C(1) << 20)
 #define GB (UINT64_C(1) << 30)

@@ -1,16 +1,12 @@
 /* Tests mappings.c: adjacent mappings, and those of another kind. */
 #include "reg/mappings.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/cmocka_test.h"
+
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PAGES = 64, SIZE = PAGES * 4096, MANY = 3000, SPACE = (2 * MANY + 2) * 4096 };
 

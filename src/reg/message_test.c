@@ -1,15 +1,10 @@
 /* Tests message.c: each kind encoded and decoded, and what a kind must not contain. */
 #include "reg/message.h"
 
+#include "base/cmocka_test.h"
 #include "reg/reg.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct reg_wire legal[] = {
     {.kind = REG_ASK, .serials = 2, .tag = 3, .nbytes = 4, .serial = 1, .addr = 5, .len = 6},

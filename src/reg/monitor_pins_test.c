@@ -6,15 +6,13 @@
  */
 #include "reg/monitor.h"
 
+#include "base/cmocka_test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -23,8 +21,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* As in linux/userfaultfd.h, since 6.8, and linux/mman.h, since 5.18 and 6.13. */
 struct pins_move {

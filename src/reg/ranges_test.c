@@ -1,13 +1,10 @@
 /* Tests ranges.c: against a plain array of bytes, and with a full set. */
 #include "reg/ranges.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include "base/cmocka_test.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SPACE = 400, STEPS = 20000, WIDE = 40 };
 

@@ -4,13 +4,9 @@
  */
 #include "reg/reg_impl.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 enum { P = 4096, SENT_MOST = 256 };
 #define AT UINT64_C(0x100000)

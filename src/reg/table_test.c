@@ -1,12 +1,7 @@
 /* Tests table.c: thousands of records, several with one hash, through all growth. */
 #include "reg/table.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "base/cmocka_test.h"
 
 enum { RECORDS = 5000, SAME = 5 }; /* this many have the same hash */
 

@@ -4,13 +4,10 @@
  */
 #include "transport/am.h"
 
-#include <aqueduct/type.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <aqueduct/type.h>
+#include <string.h>
 
 static alignas(16) unsigned char frame[256];
 

@@ -3,12 +3,10 @@
  */
 #include "transport/hello.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "base/cmocka_test.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static unsigned char buf[AQI_HELLO_MAX + 1];
 

@@ -1,11 +1,9 @@
 /* Tests registry.c. */
 #include "transport/transport.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 /* As in src/transport/ofi/absent.c. */
 static void what_is_not_built_says_so_itself(void **unused)

@@ -1,13 +1,9 @@
 /* Tests fault.c: which specifications are valid. The effects on a transport: tests/contract. */
+#include "base/cmocka_test.h"
 #include "transport/layers/fault.h"
 #include "transport/transport.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void legal(void **state)
 {

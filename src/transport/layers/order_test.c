@@ -1,12 +1,9 @@
 /* Tests order.c over a scripted transport: the numbers assigned, and arrivals in any order. */
 #include "transport/layers/order.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/cmocka_test.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 enum { PEER = 1, SENT = 16 };
 

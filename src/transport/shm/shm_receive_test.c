@@ -1,13 +1,9 @@
 /* Tests shm_receive.c: slots as a malicious peer could fill them, at each bound and beyond it. */
+#include "base/cmocka_test.h"
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SLOTS = 8, LINES = 8, MEDIUM = 256, PIECE = 640 };
 
