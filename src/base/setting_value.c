@@ -1,7 +1,6 @@
 /* The text form of settings: parsing values, and printing values, ranges and types. */
 #include "base/fail.h"
 #include "base/settings.h"
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -150,15 +149,12 @@ static bool setting_value_parse_number(const struct aqi_setting *row, const char
     if (!setting_value_parse_digits(&text, number)) return false;
     switch (row->type) {
     case AQI_SET_BYTES:
-        if (!setting_value_scale_bytes(text, number)) return false;
-        break;
+        return setting_value_scale_bytes(text, number);
     case AQI_SET_TIME:
-        if (!setting_value_scale_time(row, text, number)) return false;
-        break;
+        return setting_value_scale_time(row, text, number);
     default:
-        if (*text != '\0') return false;
+        return *text == '\0';
     }
-    return true;
 }
 
 static bool setting_value_parse_choice(const char *const *choices, const char *text,
@@ -247,104 +243,84 @@ bool aqi_setting_read_alias(const struct aqi_setting *row, const char *text, voi
     return true;
 }
 
-/* Text written into a buffer; like snprintf, `used` also counts what did not fit. */
-struct value_text {
-    char *buf;
-    size_t len;
-    int used;
-};
-
-static AQI_PRINTF(2, 3) void value_add(struct value_text *to, const char *fmt, ...)
-{
-    size_t at = aqi_min((size_t)to->used, to->len);
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(at < to->len ? to->buf + at : NULL, to->len - at, fmt, args);
-    va_end(args);
-    if (n > 0) to->used += n;
-}
-
-static void setting_value_add_scaled(struct value_text *to, const struct value_unit *units,
+static void setting_value_add_scaled(char *buf, size_t len, const struct value_unit *units,
                                      uint64_t number)
 {
     while (number % units->factor != 0)
         units++;
-    value_add(to, "%llu%s", (unsigned long long)(number / units->factor), units->name);
+    aqi_append(buf, len, "%llu%s", (unsigned long long)(number / units->factor), units->name);
 }
 
-static void setting_value_add_number(struct value_text *to, const struct aqi_setting *row,
+static void setting_value_add_number(char *buf, size_t len, const struct aqi_setting *row,
                                      uint64_t number)
 {
     if (number != 0 && row->type == AQI_SET_BYTES)
-        setting_value_add_scaled(to, byte_units, number);
+        setting_value_add_scaled(buf, len, byte_units, number);
     else if (number != 0 && row->type == AQI_SET_TIME)
-        setting_value_add_scaled(to, time_units, number);
+        setting_value_add_scaled(buf, len, time_units, number);
     else
-        value_add(to, "%llu", (unsigned long long)number);
+        aqi_append(buf, len, "%llu", (unsigned long long)number);
 }
 
-static void setting_value_add_range(struct value_text *to, const struct aqi_setting *row)
+static void setting_value_add_range(char *buf, size_t len, const struct aqi_setting *row)
 {
     switch (row->type) {
     case AQI_SET_TEXT:
-        value_add(to, "%s", row->legal != NULL ? row->legal : "any text");
+        aqi_append(buf, len, "%s", row->legal != NULL ? row->legal : "any text");
         return;
     case AQI_SET_BOOL:
-        value_add(to, "0 1 no yes off on false true");
+        aqi_append(buf, len, "0 1 no yes off on false true");
         return;
     case AQI_SET_CHOICE:
         for (size_t i = 0; row->choices[i] != NULL; i++)
-            value_add(to, "%s%s", i == 0 ? "" : " ", row->choices[i]);
+            aqi_append(buf, len, "%s%s", i == 0 ? "" : " ", row->choices[i]);
         return;
     default:
-        break;
+        setting_value_add_number(buf, len, row, row->min);
+        aqi_append(buf, len, " to ");
+        setting_value_add_number(buf, len, row, setting_value_max_shown(row));
+        if (row->power_of_two) aqi_append(buf, len, ", a power of two");
     }
-    setting_value_add_number(to, row, row->min);
-    value_add(to, " to ");
-    setting_value_add_number(to, row, setting_value_max_shown(row));
-    if (row->power_of_two) value_add(to, ", a power of two");
 }
 
-int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
+void aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
 {
-    struct value_text to = {buf, len, 0};
-    setting_value_add_range(&to, row);
-    return to.used;
+    buf[0] = '\0';
+    setting_value_add_range(buf, len, row);
 }
 
-int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
-                         char *buf, size_t len)
+void aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
+                          char *buf, size_t len)
 {
-    struct value_text to = {buf, len, 0};
     bool words = row->words_only && strcmp(variable, row->name) != 0;
-    value_add(&to, "%s=\"%.80s\" is not valid: %s ", variable, text,
-              words ? "give one of" : value_types[row->type].how);
+    snprintf(buf, len, "%s=\"%.80s\" is not valid: %s ", variable, text,
+             words ? "give one of" : value_types[row->type].how);
     for (size_t i = 0; words && row->alias_words[i].alias != NULL; i++)
-        value_add(&to, "%s%s", i == 0 ? "" : " ", row->alias_words[i].alias);
-    if (words) return to.used;
-    setting_value_add_range(&to, row);
+        aqi_append(buf, len, "%s%s", i == 0 ? "" : " ", row->alias_words[i].alias);
+    if (words) return;
+    setting_value_add_range(buf, len, row);
     if (row->type == AQI_SET_TIME)
-        value_add(&to, " (a number without a unit is in %s)", setting_value_bare_time_unit(row));
-    if (row->def != NULL && *row->def != '\0') value_add(&to, "; the default is %s", row->def);
-    return to.used;
+        aqi_append(buf, len, " (a number without a unit is in %s)",
+                   setting_value_bare_time_unit(row));
+    if (row->def != NULL && *row->def != '\0')
+        aqi_append(buf, len, "; the default is %s", row->def);
 }
 
-int aqi_setting_format(const struct aqi_settings_table *table, size_t row_index, char *buf,
-                       size_t len)
+void aqi_setting_format(const struct aqi_settings_table *table, size_t row_index, char *buf,
+                        size_t len)
 {
     const struct aqi_setting *row = &table->rows[row_index];
     const char *text, *field = (const char *)table->values + row->offset;
-    struct value_text to = {buf, len, 0};
     uint64_t number;
     memcpy(&text, field, sizeof(text));
     memcpy(&number, field, sizeof(number));
+    buf[0] = '\0';
     if (row->type == AQI_SET_TEXT)
-        value_add(&to, "%s", text == NULL ? "" : text);
+        aqi_append(buf, len, "%s", text == NULL ? "" : text);
     else if (row->type == AQI_SET_CHOICE)
-        value_add(&to, "%s", row->choices[number]);
+        aqi_append(buf, len, "%s", row->choices[number]);
     else if (row->type == AQI_SET_BOOL)
-        value_add(&to, "%s", number != 0 ? "yes" : "no");
+        aqi_append(buf, len, "%s", number != 0 ? "yes" : "no");
     else
-        setting_value_add_number(&to, row, number);
-    return to.used;
+        setting_value_add_number(buf, len, row, number);
 }

@@ -101,17 +101,6 @@ const char *aqi_setting_text(const struct aqi_setting *row, const char **variabl
     return text;
 }
 
-/* Without a default, the value is zero or NULL. */
-static void settings_clear(const struct aqi_setting *row, void *field)
-{
-    const char *no_text = NULL;
-    uint64_t zero = 0;
-    if (row->type == AQI_SET_TEXT)
-        memcpy(field, &no_text, sizeof(no_text));
-    else
-        memcpy(field, &zero, sizeof(zero));
-}
-
 /* The first complaint becomes the thread's message; later ones are only printed. */
 static aq_status settings_complain(const struct aqi_setting *row, uint8_t origin, const char *text,
                                    bool first)
@@ -150,7 +139,8 @@ static aq_status settings_load_row(struct aqi_settings_table *table, size_t inde
         status = settings_complain(row, *origin, text, first);
         *origin = SETTINGS_DEFAULT;
     }
-    settings_clear(row, field);
+    /* Without a default, the value is zero or NULL. */
+    memset(field, 0, row->type == AQI_SET_TEXT ? sizeof(const char *) : sizeof(uint64_t));
     /* The defaults in the tables are valid: the test of each table loads it. */
     if (row->def != NULL && !aqi_setting_read(row, row->def, field))
         status = settings_complain(row, SETTINGS_DEFAULT, row->def, first && status == AQ_OK);

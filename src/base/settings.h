@@ -108,9 +108,9 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
 bool aqi_setting_read_alias(const struct aqi_setting *row, const char *text, void *value,
                             bool *adjusted);
 
-/* Format the error message for an invalid `variable`=`text`; returns the result of snprintf. */
-int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
-                         char *buf, size_t len);
+/* Write the error message for an invalid `variable`=`text`; what does not fit is cut off. */
+void aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
+                          char *buf, size_t len);
 
 /* The known name (but not one of aqrun's) nearest to `name`, or NULL if none is near. */
 const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_t count,
@@ -151,9 +151,9 @@ uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *n
  */
 const char *aqi_setting_keep(const char *text);
 
-/* The current value, the valid range and the type as text; return the result of snprintf. */
-int aqi_setting_format(const struct aqi_settings_table *table, size_t row, char *buf, size_t len);
-int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len);
+/* Get the current value, the valid range and the type as text; what does not fit is cut off. */
+void aqi_setting_format(const struct aqi_settings_table *table, size_t row, char *buf, size_t len);
+void aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len);
 const char *aqi_setting_type_name(enum aqi_setting_type type);
 
 #endif

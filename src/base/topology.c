@@ -159,14 +159,14 @@ struct topology_number {
 };
 
 /* An unknown count, as without /sys, is not printed as 0. */
-static struct topology_number topology_tell(unsigned count)
+static struct topology_number topology_number(unsigned count)
 {
     struct topology_number number = {"unknown"};
     if (count != 0) snprintf(number.text, sizeof(number.text), "%u", count);
     return number;
 }
 
-int aqi_topology_describe(char *buf, size_t len)
+void aqi_topology_describe(char *buf, size_t len)
 {
     char caches[128];
     unsigned threads = topology_count_files(TOPOLOGY_SYS_CPU "/cpu[0-9]*");
@@ -174,8 +174,8 @@ int aqi_topology_describe(char *buf, size_t len)
     unsigned packages = topology_count_first(threads, "topology/core_siblings_list");
     unsigned nodes = topology_count_files("/sys/devices/system/node/node[0-9]*");
     topology_list_caches(caches, sizeof(caches));
-    return snprintf(buf, len, "packages %s, cores %s, threads %s, caches%s, NUMA nodes %s",
-                    topology_tell(packages).text, topology_tell(cores).text,
-                    topology_tell(threads).text, caches[0] == '\0' ? " unknown" : caches,
-                    topology_tell(nodes).text);
+    snprintf(buf, len, "packages %s, cores %s, threads %s, caches%s, NUMA nodes %s",
+             topology_number(packages).text, topology_number(cores).text,
+             topology_number(threads).text, caches[0] == '\0' ? " unknown" : caches,
+             topology_number(nodes).text);
 }

@@ -12,7 +12,7 @@ unsigned aqi_cores(void);
 /* The current affinity mask, to be freed with CPU_FREE, and its size; NULL and errno on failure. */
 cpu_set_t *aqi_allowed_cpus(size_t *bytes);
 
-/* The first processor (hardware thread) of the core of this one. */
+/* The first hardware thread of the core that the hardware thread `cpu` belongs to. */
 unsigned aqi_core_of(unsigned cpu);
 
 /*
@@ -24,7 +24,7 @@ bool aqi_runs_near(const char *path);
 /* Physical memory in bytes that this process may use (including the cgroup limit). */
 uint64_t aqi_memory(void);
 
-/* One line about packages, cores, caches and NUMA, from /sys. Returns the result of snprintf. */
-int aqi_topology_describe(char *buf, size_t len);
+/* Write one line about packages, cores, caches and NUMA, from /sys. */
+void aqi_topology_describe(char *buf, size_t len);
 
 #endif

@@ -31,14 +31,13 @@ static void memory_is_plausible(void **state)
 static void description(void **state)
 {
     char whole[512], part[16];
-    int n = aqi_topology_describe(whole, sizeof(whole));
-    assert_in_range(n, 20, sizeof(whole) - 1);
-    assert_int_equal(strlen(whole), n);
+    aqi_topology_describe(whole, sizeof(whole));
+    assert_in_range(strlen(whole), 20, sizeof(whole) - 2); /* not cut off */
     assert_non_null(strstr(whole, "threads "));
     assert_null(strstr(whole, " 0")); /* "unknown" where there is no /sys */
     assert_null(strchr(whole, '\n'));
     assert_non_null(strstr(whole, "NUMA nodes "));
-    assert_int_equal(aqi_topology_describe(part, sizeof(part)), n);
+    aqi_topology_describe(part, sizeof(part));
     assert_memory_equal(part, whole, sizeof(part) - 1);
 }
 
