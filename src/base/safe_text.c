@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void safe_text_safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
+static void safe_text_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
 {
     len = aqi_min(len, to->room - to->used);
     memcpy(to->text + to->used, bytes, len);
@@ -23,7 +23,7 @@ static void safe_text_safe_bytes(struct aqi_safe_text *to, const char *bytes, si
 
 void aqi_safe_add(struct aqi_safe_text *to, const char *text)
 {
-    safe_text_safe_bytes(to, text, strlen(text));
+    safe_text_bytes(to, text, strlen(text));
 }
 
 void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t value)
@@ -35,7 +35,7 @@ void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t valu
         value /= 10;
     } while (value != 0);
     aqi_safe_add(to, before);
-    safe_text_safe_bytes(to, digits + at, sizeof(digits) - at);
+    safe_text_bytes(to, digits + at, sizeof(digits) - at);
 }
 
 void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value)
@@ -43,7 +43,7 @@ void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t
     char part[4] = {'.', (char)('0' + value / 100 % 10), (char)('0' + value / 10 % 10),
                     (char)('0' + value % 10)};
     aqi_safe_number(to, before, value / 1000);
-    safe_text_safe_bytes(to, part, sizeof(part));
+    safe_text_bytes(to, part, sizeof(part));
 }
 
 void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most)
@@ -51,7 +51,7 @@ void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *t
     aqi_safe_add(to, before);
     for (; *text != '\0' && most > 0; text++, most--) {
         bool plain = *text >= 0x20 && *text < 0x7f && *text != '"' && *text != '\\';
-        safe_text_safe_bytes(to, plain ? text : "?", 1);
+        safe_text_bytes(to, plain ? text : "?", 1);
     }
 }
 
@@ -148,15 +148,15 @@ void aqi_safe_lost(const char *setting)
     errno = err;
 }
 
-static aq_status safe_text_safe_name(const char *setting, const char *pattern, uint32_t rank,
-                                     char name[PATH_MAX])
+static aq_status safe_text_name(const char *setting, const char *pattern, uint32_t rank,
+                                char name[PATH_MAX])
 {
     struct aqi_safe_text path = {.text = name, .room = PATH_MAX - 1};
     for (const char *at = pattern; *at != '\0'; at++)
         if (*at == '%')
             aqi_safe_number(&path, "", rank);
         else
-            safe_text_safe_bytes(&path, at, 1);
+            safe_text_bytes(&path, at, 1);
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "base",
@@ -171,7 +171,7 @@ aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank,
         *fd = STDERR_FILENO;
         return AQ_OK;
     }
-    aq_status st = safe_text_safe_name(setting, pattern, rank, name);
+    aq_status st = safe_text_name(setting, pattern, rank, name);
     if (st != AQ_OK) return st;
     int opened = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (opened < 0)

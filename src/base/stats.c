@@ -155,14 +155,19 @@ static struct aqi_counters *stats_create(void)
     return block;
 }
 
+static void stats_use(struct aqi_counters *block)
+{
+    if (stats_key_valid) pthread_setspecific(stats_key, block);
+    aqi_counters_mine = block;
+}
+
 struct aqi_counters *aqi_counters_attach(void)
 {
     pthread_once(&stats_once, stats_setup);
     struct aqi_counters *block = stats_adopt();
     if (block == NULL) block = stats_create();
     if (block == NULL) return &stats_spare;
-    if (stats_key_valid) pthread_setspecific(stats_key, block);
-    aqi_counters_mine = block;
+    stats_use(block);
     return block;
 }
 
@@ -170,14 +175,13 @@ struct aqi_counters *aqi_counters_attach(void)
 static void stats_move(struct aqi_counters *old)
 {
     struct aqi_counters *block = stats_create();
-    for (unsigned i = 0; block != NULL && old != NULL && i < AQI_CTR_COUNT; i++) {
+    if (block == NULL) return;
+    for (unsigned i = 0; old != NULL && i < AQI_CTR_COUNT; i++) {
         uint64_t so_far = atomic_load_explicit(&old->value[i], memory_order_relaxed);
         atomic_store_explicit(&block->value[i], so_far, memory_order_relaxed);
         atomic_store_explicit(&old->value[i], 0, memory_order_relaxed);
     }
-    if (block == NULL) return;
-    if (stats_key_valid) pthread_setspecific(stats_key, block);
-    aqi_counters_mine = block;
+    stats_use(block);
 }
 
 aq_status aqi_counters_share(int *fd)

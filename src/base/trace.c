@@ -72,17 +72,18 @@ static bool trace_letters(const char *text, size_t len, unsigned *mask)
     return true;
 }
 
+static bool trace_is(const char *word, const char *text, size_t len)
+{
+    return strlen(word) == len && memcmp(word, text, len) == 0;
+}
+
 static bool trace_word(const char *text, size_t len, unsigned *mask)
 {
+    unsigned found = trace_is("all", text, len) ? AQI_TRACE_ALL : 0;
     for (unsigned c = 0; c < AQI_COUNT_OF(trace_categories); c++)
-        if (strlen(trace_categories[c].name) == len &&
-            memcmp(trace_categories[c].name, text, len) == 0) {
-            *mask |= 1u << c;
-            return true;
-        }
-    if (len == 3 && memcmp(text, "all", 3) == 0) *mask |= AQI_TRACE_ALL;
-    return (len == 3 && (memcmp(text, "all", 3) == 0 || memcmp(text, "off", 3) == 0)) ||
-           trace_letters(text, len, mask);
+        if (trace_is(trace_categories[c].name, text, len)) found = 1u << c;
+    *mask |= found;
+    return found != 0 || trace_is("off", text, len) || trace_letters(text, len, mask);
 }
 
 bool aqi_trace_read(const char *text, unsigned *mask)
