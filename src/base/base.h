@@ -1,4 +1,4 @@
-/* Small helpers for every file: branch hints, the cache line, pauses, alignment. */
+/* Small helpers for every file: branch hints, the cache line, rounding, ranges, hashes. */
 #ifndef AQI_BASE_H
 #define AQI_BASE_H
 
@@ -19,8 +19,8 @@
 /* Keep a variable that only the error case needs out of registers. */
 #define AQI_KEEP_IN_MEMORY(x) __asm__ volatile("" : : "r"(&(x)) : "memory")
 /*
- * Thread-local variables of fast paths: accessed without a call, even in the shared library. Use it
- * sparingly: a library that is loaded by dlopen gets this memory from a small reserve.
+ * A thread-local variable of a fast path, accessed without a call even in the shared library. Use
+ * sparingly: a library loaded by dlopen gets this memory from a small reserve.
  */
 #define AQI_FAST_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #define AQI_COUNT_OF(array)   (sizeof(array) / sizeof((array)[0]))
@@ -70,7 +70,7 @@ static inline bool aqi_is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Whether [at, at + len) lies in [from, from + size), computed without overflow. */
+/* Whether [at, at + len) lies in [from, from + size), even if a sum overflows. */
 static inline bool aqi_within(uint64_t at, uint64_t len, uint64_t from, uint64_t size)
 {
     uint64_t offset = at - from;

@@ -38,9 +38,9 @@ aq_status aqi_wake_open(int *out, struct sockaddr_un *name, uint32_t *name_len, 
 bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len)
 {
     const struct sockaddr_un copy = *to; /* its owner may change it */
-    /* Only abstract names: a stranger could name a file socket that only we may write to. */
+    /* Abstract names only: a peer could name a socket file that it may not write to, but we may. */
     if (len > sizeof(copy) || len <= sizeof(sa_family_t) || copy.sun_path[0] != 0) return true;
-    /* A full queue already holds a byte that wakes it. */
+    /* A full queue already holds a byte that wakes the process. */
     if (sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&copy, len) >=
         0) {
         aqi_count(AQI_CTR_WAKE_SENT, 1);

@@ -29,7 +29,7 @@ static struct {
 static aq_status board_make(size_t size)
 {
     void *at;
-    /* The descriptor stays open so that it can be found. */
+    /* The descriptor stays open, since readers find the board by it. */
     aq_status st = aqi_shmem_new(AQI_BOARD_NAME, size, &board.fd, &at);
     if (st != AQ_OK) return st;
     board.size = size;

@@ -48,8 +48,8 @@ void aqi_board_sheet_give(struct aqi_board *sheet); /* no-op on NULL */
 bool aqi_board_print(int fd);
 
 /*
- * Call `fn` with each text of another process; it may change the text, but must not keep it. Does
- * nothing if access is denied. Returns the version of a board if it differs from ours, or else 0.
+ * Call `fn` with each text of another process; `fn` may change the text, but must not keep it. Does
+ * nothing if access is denied. Returns the version of a board if it differs from ours, else 0.
  */
 typedef void aqi_board_text_fn(void *arg, char *text);
 unsigned aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg);

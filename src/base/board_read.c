@@ -12,7 +12,7 @@
 
 #define BOARD_LINK  "/memfd:" AQI_BOARD_NAME
 #define SHEETS_LINK "/memfd:" AQI_BOARD_SHEETS_NAME
-/* The writer may lose its processor between begin and end: sleep then, up to a second in total. */
+/* If the writer loses its processor between begin and end, sleep, for up to a second in total. */
 enum { BOARD_TRIES = 1000, BOARD_SPINS = 20, BOARD_SLEEP_NS = 1000000 };
 
 /* The header before the text. */
@@ -26,8 +26,8 @@ static_assert(sizeof(struct board_head) == sizeof(struct aqi_board) &&
               "the same bytes");
 
 /*
- * The other process may rewrite it at any time, and its length cannot be trusted. Returns its
- * version if it is not ours, else 0.
+ * Read one board. Its owner may rewrite it at any time, and its length cannot be trusted. Returns
+ * its version if that differs from ours, else 0.
  */
 static unsigned board_read_one(int fd, off_t from, off_t most, aqi_board_text_fn *fn, void *arg)
 {

@@ -53,7 +53,8 @@ static void cgroup_limit_memory(const struct cgroup_walk *walk, const char *file
 }
 
 /*
- * Reads the line "oom_kill NUMBER". Folders further up would also count kills of other processes.
+ * Reads the line "oom_kill NUMBER", in the group of the process only: the groups above also count
+ * kills of other processes.
  */
 static void cgroup_count_kills(const struct cgroup_walk *walk, const char *file)
 {

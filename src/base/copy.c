@@ -105,7 +105,7 @@ static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned c
  * Timings of copies of about one size. Each method makes RUN copies in a row, since its own copies
  * leave the caches in the state that suits it, and is judged by its fastest copy: other load on the
  * machine only makes copies slower. The winner then makes ROUND copies before all methods are timed
- * again. Concurrent copies by several threads may distort a timing, but never a copy.
+ * again. Threads that copy at the same time may distort a timing, but never a copy.
  */
 enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
 

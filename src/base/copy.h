@@ -1,6 +1,6 @@
 /*
- * Copying large blocks of memory by the fastest method. Which is fastest depends on the processor,
- * by up to a factor of two, and on the size.
+ * Copying large blocks of memory by the fastest method, which depends on the processor (by up to a
+ * factor of two) and on the size.
  */
 #ifndef AQI_COPY_H
 #define AQI_COPY_H
@@ -30,7 +30,7 @@ void aqi_copy_by(enum aqi_copy_method method, void *dst, const void *src, size_t
 extern size_t aqi_copy_least;
 void aqi_copy_large(void *dst, const void *src, size_t len);
 
-/* Like memcpy. The bytes become visible to other processors before any later store of this one. */
+/* Like memcpy. The bytes become visible to other processors before later stores of this one. */
 static inline void aqi_copy(void *dst, const void *src, size_t len)
 {
     if (len == sizeof(uint64_t)) /* one load and one store, neither a call nor a loop over bytes */
@@ -75,8 +75,8 @@ static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
 /*
  * Like memcpy, for up to AQI_COPY_FEW bytes, without a call. A word of 4 or 8 bytes is stored only
  * once, since a thread that waits for it may change it as soon as it arrives. The end is stored
- * first: what precedes the bytes, such as the head of a message, is written next, so each of two
- * cache lines that a peer watches has to be fetched from there only once.
+ * first: the caller next writes what precedes the bytes, such as the head of a message, so each of
+ * the two cache lines has to be fetched only once from a peer that watches them.
  */
 enum { AQI_COPY_FEW = 64 };
 static AQI_INLINE void aqi_copy_few(void *dst, const void *src, size_t len)

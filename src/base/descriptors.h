@@ -35,8 +35,8 @@ static inline int aqi_descriptors_send(int socket, const struct msghdr *message)
 }
 
 /*
- * Receive a message without blocking, like recvmsg. If the other side closes the socket with data
- * unread, the kernel reports that once before the data that it had sent.
+ * Receive a message without blocking, like recvmsg. If the peer closes its end with data unread,
+ * the kernel reports ECONNRESET once, before the data that the peer has sent.
  */
 static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message)
 {
@@ -48,8 +48,8 @@ static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message
 }
 
 /*
- * Take the descriptors from one control message. `*n` of at most `most` are already stored; those
- * that do not fit, or are `unwanted`, are closed. Returns how many there were.
+ * Take the descriptors from one control message. `fds` has room for `most`, of which `*n` are used;
+ * descriptors that do not fit, or are `unwanted`, are closed. Returns the number in the message.
  */
 static inline unsigned aqi_descriptors_take(const struct cmsghdr *beside, bool unwanted, int *fds,
                                             unsigned *n, unsigned most)

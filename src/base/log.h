@@ -36,8 +36,8 @@ void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folde
                   ...) AQI_PRINTF(4, 5);
 
 /*
- * From now on, replace `inside` by `outside` in all lines: a front end whose programs write URIs
- * with other schemes names them as they do. `name` stays the caller's.
+ * From now on, replace `inside` by `outside` in all lines, so that they name URIs as the programs
+ * of a front end do. `name` is not copied; NULL: replace nothing.
  */
 struct aqi_log_name {
     const char *inside, *outside;
@@ -48,8 +48,8 @@ void aqi_log_rename(const struct aqi_log_name *name);
 void aqi_log_printable(char *text);
 
 /*
- * Send warnings and errors to this socket while standard error is this file; lines that the socket
- * cannot take go to standard error.
+ * Send warnings and errors to the socket `fd` as long as standard error is the file with this
+ * device and inode number; lines that the socket cannot take go to standard error.
  */
 void aqi_log_through(int fd, dev_t device, ino_t number);
 /* Write a line of a warning or an error, given with its newline. Async-signal-safe. */

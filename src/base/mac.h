@@ -27,9 +27,10 @@ aq_status aqi_mac_open(enum aqi_mac_kind kind, struct aqi_mac **mac);
 void aqi_mac_close(struct aqi_mac *mac);
 
 /*
- * Hash the concatenated pieces. If that fails for lack of memory, the result is random and so never
- * matches. With a secret that has several uses, by HMAC: a proof, or a key for one use. The hash is
- * not valid for any other `use`, a name of at most AQI_MAC_USE characters. NULL: the key has one.
+ * Hash the concatenated pieces. If memory runs out, the result is random and so never matches.
+ * `use` separates several uses of one secret, with HMAC: the hash, which may be a proof or a key
+ * for that use, is not valid for any other. It is a name of at most AQI_MAC_USE characters; NULL:
+ * the key has only one use.
  */
 void aqi_mac_for(struct aqi_mac *mac, const char *use, const uint8_t secret[AQI_MAC_BYTES],
                  const struct iovec *iov, unsigned niov, uint8_t tag[AQI_MAC_BYTES]);

@@ -31,10 +31,7 @@ const char *aqi_safe_path(const char *path, size_t room, char *out);
  * other end is closed) nor SIGXFSZ (a file that is too large).
  */
 bool aqi_safe_write(struct aqi_safe_text *from, int fd);
-/*
- * Report on standard error that the rest of the file of a setting is missing, with the reason from
- * errno.
- */
+/* Report that the file named by a setting is incomplete from here on, with the reason in errno. */
 void aqi_safe_lost(const char *setting);
 
 /*

@@ -49,7 +49,7 @@ struct aqi_setting {
     size_t offset;    /* of the field in the struct of values */
 };
 
-/* The words for a bool, each standing for one of two texts. */
+/* The words for a bool under an alias, each of which stands for one of two texts. */
 #define AQI_SETTING_WORDS(no, yes)                                                                 \
     {"0", no}, {"no", no}, {"off", no}, {"false", no}, {"n", no}, {"1", yes}, {"yes", yes},        \
         {"on", yes}, {"true", yes}, {"y", yes},                                                    \
@@ -102,8 +102,8 @@ void aqi_settings_warn(struct aqi_settings_table *const *tables, size_t count,
 bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value);
 
 /*
- * Likewise for a text given under an alias, with its words, its unit, and numbers outside the range
- * if the row allows them. `*adjusted`: whether the value differs from the one requested.
+ * Likewise for a text given under an alias: also accepts the alias's words and unit, and numbers
+ * outside the range if the row allows them. `*adjusted`: the value differs from the one requested.
  */
 bool aqi_setting_read_alias(const struct aqi_setting *row, const char *text, void *value,
                             bool *adjusted);
@@ -116,19 +116,13 @@ void aqi_setting_complain(const struct aqi_setting *row, const char *variable, c
 const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_t count,
                                  const char *name);
 
-/*
- * The text for a row from the environment, or its default, and the variable it came from, or the
- * row's.
- */
+/* The text for a row and the variable that gave it, or the row's default and name. */
 const char *aqi_setting_text(const struct aqi_setting *row, const char **variable);
 
 /* The alias with this index, in order of precedence, or NULL after the last. */
 const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index);
 
-/*
- * The variable that set the setting `name` of any loaded table, or `name` if none did: for
- * messages.
- */
+/* For messages: the variable that gave the setting `name` its value, or `name` if none did. */
 const char *aqi_setting_variable(const char *name);
 
 /* Where the value of a row came from after load: "default" or the name of the variable. */
@@ -139,16 +133,14 @@ size_t aqi_setting_row(const struct aqi_settings_table *table, const char *name)
 
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 
-/* Give the number setting `name` of the table this value, unless it was set. */
+/* Change the value of the number setting `name`, unless a variable has set it. */
 void aqi_setting_prefer(const struct aqi_settings_table *table, const char *name, uint64_t value);
 
 /* The value of the number setting `name`; `less` if `spared` is set and it has its default. */
 uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
                            uint64_t less);
 
-/*
- * A copy of a text that lives as long as the process, shared by equal texts; "" if out of memory.
- */
+/* A copy of a text that is never freed, shared by equal texts; "" if out of memory. */
 const char *aqi_setting_keep(const char *text);
 
 /* Get the current value, the valid range and the type as text; what does not fit is cut off. */

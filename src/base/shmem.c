@@ -80,7 +80,7 @@ static aq_status shmem_fail(int err, const char *call, const char *name, size_t 
     }
 }
 
-/* Not executable if the kernel has the flag (since 6.3): some systems reject other memfds. */
+/* Not executable, if the kernel knows the flag (since 6.3): some systems reject other memfds. */
 static int shmem_memfd(const char *name)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;

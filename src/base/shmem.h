@@ -31,7 +31,8 @@ aq_status aqi_shmem_new(const char *name, size_t size, int *fd, void **addr);
 void aqi_shmem_unmap(void *addr, size_t size);
 
 /*
- * aqi_fail with AQ_ELIMIT for EMFILE or ENFILE during `what`: names the limit and how to raise it.
+ * aqi_fail_errno for a call that opens descriptors. For EMFILE and ENFILE, it returns AQ_ELIMIT,
+ * and the message names the limit and how to raise it.
  */
 aq_status aqi_fail_no_fd(int err, const char *folder, const char *what);
 

@@ -28,7 +28,7 @@ static inline void aqi_spin_unlock(struct aqi_spin *spin)
     atomic_store_explicit(&spin->held, false, memory_order_release);
 }
 
-/* Locks of what only some programs share between threads. */
+/* For data that only some programs share between threads. */
 static inline void aqi_spin_lock_if(bool shared, struct aqi_spin *spin)
 {
     if (shared) aqi_spin_lock(spin);
@@ -40,9 +40,9 @@ static inline void aqi_spin_unlock_if(bool shared, struct aqi_spin *spin)
 }
 
 /*
- * A lock for all calls of a library. A spin lock is not fair: a thread that takes it again at once,
- * as one that polls does, would starve others. So those that wait are counted, and a thread that
- * has released the lock lets them in by aqi_big_yield.
+ * A lock for all calls of a library. A spin lock is not fair: a thread that polls takes it again at
+ * once, and would starve others. So waiting threads are counted, and a thread that has released the
+ * lock lets them in by aqi_big_yield.
  */
 struct aqi_big_lock {
     struct aqi_spin spin;

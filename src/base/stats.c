@@ -93,13 +93,13 @@ static struct aqi_counters stats_spare;
 /* Blocks that other processes can read, or NULL. */
 static unsigned char *_Atomic stats_shared;
 static _Atomic uint32_t stats_shared_used;
-/* Blocks made before those: leak detectors do not follow pointers in shared memory. */
+/* Blocks made before the shared ones: leak detectors do not follow pointers in shared memory. */
 static struct aqi_counters *volatile stats_unshared;
 static pthread_once_t stats_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stats_key;
 static bool stats_key_valid;
 
-/* At the end of a thread, its block keeps the counts and waits for the next new thread. */
+/* At the end of a thread, its block keeps the counts, and is free for the next new thread. */
 static void stats_thread_end(void *block)
 {
     struct aqi_counters *mine = block;
@@ -113,7 +113,7 @@ static void stats_setup(void)
     stats_key_valid = pthread_key_create(&stats_key, stats_thread_end) == 0;
 }
 
-/* The library may be unloaded before its threads end, which must not call into it then. */
+/* The library may be unloaded before its threads end; they must not call into it then. */
 __attribute__((destructor)) static void stats_unload(void)
 {
     if (stats_key_valid) pthread_key_delete(stats_key);

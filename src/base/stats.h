@@ -7,57 +7,60 @@
 
 #include "base/safe_text.h"
 
-/* All counters of the library in one list, so that counting is one indexed addition. */
+/*
+ * All counters of the library in one list, so that counting is one indexed addition.
+ * aqi_counter_rows describes them.
+ */
 enum aqi_counter {
-    AQI_CTR_AM_SENT,          /* active messages sent */
-    AQI_CTR_AM_RECEIVED,      /* active messages handled */
-    AQI_CTR_AM_BYTES,         /* payload bytes of active messages sent */
-    AQI_CTR_AM_BYTES_IN,      /* payload bytes of active messages handled */
-    AQI_CTR_AM_AGAIN,         /* sends that found no room and had to poll or were rejected */
-    AQI_CTR_AM_DROPPED,       /* malformed arrivals, dropped */
-    AQI_CTR_CREDIT_NONE,      /* times that a request found no credit */
-    AQI_CTR_CREDIT_HIDDEN,    /* hidden replies sent to return credits */
-    AQI_CTR_PUT,              /* puts started */
-    AQI_CTR_PUT_BYTES,        /* bytes put */
-    AQI_CTR_GET,              /* gets started */
-    AQI_CTR_GET_BYTES,        /* bytes got */
-    AQI_CTR_ATOMIC,           /* atomic operations */
-    AQI_CTR_BARRIER,          /* barriers completed */
-    AQI_CTR_POLL,             /* polls */
-    AQI_CTR_POLL_EMPTY,       /* polls that found nothing */
-    AQI_CTR_YIELD,            /* processor yielded while waiting */
-    AQI_CTR_SLEEP,            /* sleeps while waiting */
-    AQI_CTR_OVERSLEPT,        /* sleeps that only their timeout ended */
-    AQI_CTR_WAKE_SENT,        /* sleeping peers woken */
-    AQI_CTR_HELLO_DROPPED,    /* malformed calls and messages from strangers */
-    AQI_CTR_REG_HIT,          /* parts of transfers whose memory was already registered, ... */
-    AQI_CTR_REG_MISS,         /* ... or had to be registered, or could not be */
-    AQI_CTR_REG_PINNED,       /* bytes registered on demand */
-    AQI_CTR_REG_UNPINNED,     /* of these, bytes released */
-    AQI_CTR_REG_FAR_HIT,      /* parts of transfers whose memory at the peer was held, ... */
-    AQI_CTR_REG_FAR_MISS,     /* ... or had to be requested, ... */
-    AQI_CTR_REG_FAR_REFUSED,  /* ... or that went by messages */
-    AQI_CTR_REG_RIDES,        /* puts sent along with such a request */
-    AQI_CTR_POSTS,            /* sends, writes and reads posted to an adapter, ... */
-    AQI_CTR_POSTS_TOLD,       /* ... and those whose completion it reports */
-    AQI_CTR_POSTS_RECEIVE,    /* receive buffers posted to it */
-    AQI_CTR_POSTS_INJECTED,   /* of those sends and writes: copied at once by the provider, ... */
-    AQI_CTR_POSTS_BOUNCED,    /* ... and puts and gets through a buffer of the library */
-    AQI_CTR_LINKED,           /* peers with queue pairs, ... */
-    AQI_CTR_LINKED_BYTES,     /* ... and the memory that those take */
-    AQI_CTR_RAILS_FAILED,     /* failed connections taken over by others */
-    AQI_CTR_RAILS_BACK,       /* connections used again */
-    AQI_CTR_RINGS_LENT,       /* rings granted to peers for messages, ... */
-    AQI_CTR_RINGS_BACK,       /* ... and those taken back */
-    AQI_CTR_AM_RING,          /* messages written into rings of peers */
-    AQI_CTR_PACKETS,          /* packets sent, by transports that use packets */
-    AQI_CTR_PACKETS_AGAIN,    /* packets sent again */
-    AQI_CTR_PACKETS_TIMEOUT,  /* losses that only a timeout revealed */
-    AQI_CTR_PACKETS_ACK,      /* packets sent only to acknowledge */
-    AQI_CTR_PACKETS_RECEIVED, /* packets received */
-    AQI_CTR_PACKETS_REPEATED, /* packets received again */
-    AQI_CTR_PACKETS_DROPPED,  /* packets of strangers, or malformed */
-    AQI_CTR_PACKETS_NO_ROOM,  /* packets for which there was no room, or that were not taken */
+    AQI_CTR_AM_SENT,
+    AQI_CTR_AM_RECEIVED,
+    AQI_CTR_AM_BYTES,
+    AQI_CTR_AM_BYTES_IN,
+    AQI_CTR_AM_AGAIN,
+    AQI_CTR_AM_DROPPED,
+    AQI_CTR_CREDIT_NONE,
+    AQI_CTR_CREDIT_HIDDEN,
+    AQI_CTR_PUT,
+    AQI_CTR_PUT_BYTES,
+    AQI_CTR_GET,
+    AQI_CTR_GET_BYTES,
+    AQI_CTR_ATOMIC,
+    AQI_CTR_BARRIER,
+    AQI_CTR_POLL,
+    AQI_CTR_POLL_EMPTY,
+    AQI_CTR_YIELD,
+    AQI_CTR_SLEEP,
+    AQI_CTR_OVERSLEPT,
+    AQI_CTR_WAKE_SENT,
+    AQI_CTR_HELLO_DROPPED,
+    AQI_CTR_REG_HIT,
+    AQI_CTR_REG_MISS,
+    AQI_CTR_REG_PINNED,
+    AQI_CTR_REG_UNPINNED,
+    AQI_CTR_REG_FAR_HIT,
+    AQI_CTR_REG_FAR_MISS,
+    AQI_CTR_REG_FAR_REFUSED,
+    AQI_CTR_REG_RIDES,
+    AQI_CTR_POSTS,
+    AQI_CTR_POSTS_TOLD,
+    AQI_CTR_POSTS_RECEIVE,
+    AQI_CTR_POSTS_INJECTED,
+    AQI_CTR_POSTS_BOUNCED,
+    AQI_CTR_LINKED,
+    AQI_CTR_LINKED_BYTES,
+    AQI_CTR_RAILS_FAILED,
+    AQI_CTR_RAILS_BACK,
+    AQI_CTR_RINGS_LENT,
+    AQI_CTR_RINGS_BACK,
+    AQI_CTR_AM_RING,
+    AQI_CTR_PACKETS,
+    AQI_CTR_PACKETS_AGAIN,
+    AQI_CTR_PACKETS_TIMEOUT,
+    AQI_CTR_PACKETS_ACK,
+    AQI_CTR_PACKETS_RECEIVED,
+    AQI_CTR_PACKETS_REPEATED,
+    AQI_CTR_PACKETS_DROPPED,
+    AQI_CTR_PACKETS_NO_ROOM,
     AQI_CTR_COUNT
 };
 
@@ -78,7 +81,7 @@ enum aqi_doing {
     AQI_DOING_COLLECTIVE, /* for the other ranks of a collective */
     AQI_DOING_BARRIER,
     AQI_DOINGS,
-    AQI_DOING_ASLEEP = 8 /* flag: asleep meanwhile */
+    AQI_DOING_ASLEEP = 8 /* flag: asleep while it waits */
 };
 extern const char *const aqi_doing_names[AQI_DOINGS];
 

@@ -1,7 +1,7 @@
 /*
- * Touching each page of memory before passing it to the kernel or a network adapter, which fail,
- * without a signal, if a page is not accessible. So the signal is raised here, in the caller, as by
- * memcpy, and a program that tracks pages by signals makes them accessible in time.
+ * Touching each page of memory before the kernel or a network adapter accesses it: those fail
+ * without a signal if a page is not accessible. Touching raises the signal in the caller, as memcpy
+ * would, so a program that tracks pages by signals can make them accessible in time.
  */
 #ifndef AQI_TOUCH_H
 #define AQI_TOUCH_H
@@ -10,7 +10,7 @@
 
 #define AQI_TOUCH_PAGE 4096u /* no page is smaller */
 
-/* Touch for reading; nothing is changed. */
+/* Touch for reading. */
 void aqi_touch_read(const void *at, size_t len);
 /*
  * Copy through the kernel, which is slow but raises no signal. Returns false if part of the source

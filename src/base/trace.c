@@ -135,9 +135,7 @@ static void trace_text(struct aqi_safe_text *line, const struct trace_event *e, 
     aqi_safe_add(line, "\n");
 }
 
-/*
- * Nothing is written beyond the limit, except that threads writing at the same time may exceed it.
- */
+/* Nothing is written beyond the limit, except by threads that write at the same time. */
 static void trace_write(struct aqi_safe_text *chunk)
 {
     uint64_t before = atomic_fetch_add(&trace.written, chunk->used);
@@ -170,9 +168,7 @@ static void trace_write_block(struct trace_block *block)
 
 /* --- recording ------------------------------------------------------------------------------- */
 
-/*
- * The block of this thread, allocated on first use; NULL if out of memory, then nothing is traced.
- */
+/* The block of this thread, allocated on first use; NULL if out of memory: nothing is traced. */
 static struct trace_block *trace_mine(void)
 {
     if (aqi_counters_mine == NULL) (void)aqi_counters_attach();

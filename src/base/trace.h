@@ -2,7 +2,7 @@
  * The trace of a process: messages, handlers, one-sided operations, atomics, collectives, waits and
  * the steps of the job, each with its start and duration. Every thread fills a block of its own,
  * which is written when it is full, at the end of the process, and when a signal that can be caught
- * kills it. When tracing is off, a trace point costs one load and one branch.
+ * kills the process. When tracing is off, a trace point costs one load and one branch.
  */
 #ifndef AQI_TRACE_H
 #define AQI_TRACE_H

@@ -45,8 +45,8 @@ static inline uint8_t aqi_wire_version(enum aqi_wire wire)
 }
 
 /*
- * Why a peer is refused: "THEM uses version 3 of the format "shm", US version 2: install the same
- * Aqueduct on both sides".
+ * Write why a peer is refused: "THEM uses version 3 of the format "shm", US uses version 2: install
+ * the same version of Aqueduct on both sides".
  */
 AQI_COLD void aqi_wire_differs(char *why, size_t room, enum aqi_wire wire, const char *them,
                                unsigned theirs, const char *us);
