@@ -45,7 +45,7 @@ static bool found(char *out, size_t room)
     return true;
 }
 
-static void it_is_read_by_others(void **state)
+static void others_can_read_the_board(void **state)
 {
     char text[8192];
     printed(text, sizeof(text));
@@ -62,7 +62,7 @@ static void it_is_read_by_others(void **state)
     }
 }
 
-static void what_does_not_fit_is_cut_off(void **state)
+static void text_that_does_not_fit_is_cut_off(void **state)
 {
     static char text[1 << 20];
     assert_int_equal(aqi_board_open(1000), AQ_OK); /* the same as before */
@@ -158,8 +158,8 @@ static void sheets_come_and_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_read_by_others),
-        cmocka_unit_test(what_does_not_fit_is_cut_off),
+        cmocka_unit_test(others_can_read_the_board),
+        cmocka_unit_test(text_that_does_not_fit_is_cut_off),
         cmocka_unit_test(reader_waits_for_a_slow_writer),
         cmocka_unit_test(sheets_come_and_go),
     };

@@ -105,7 +105,7 @@ static void kills_are_counted(void **state)
     assert_int_equal(aqi_cgroup_read(root).kills, 7);
 }
 
-static void nonsense_is_no_limit(void **state)
+static void malformed_files_set_no_limit(void **state)
 {
     put_file("/proc/self/cgroup", "nonsense\n0:\n0::\n::::\n0::/a\n");
     put_file("/sys/fs/cgroup/a/cpu.max", "100000\n");
@@ -127,7 +127,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(version_1_controllers_have_their_own_paths, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(kills_are_counted, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(nonsense_is_no_limit, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(malformed_files_set_no_limit, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

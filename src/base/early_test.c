@@ -60,7 +60,7 @@ static void test_room_grows_in_the_middle(void **state)
     assert_int_equal(early.room, 0);
 }
 
-static void test_what_an_honest_peer_does_not_send(void **state)
+static void test_limits_and_repeated_numbers(void **state)
 {
     struct aqi_early early = {0};
     assert_false(keep(&early, 10, 10)); /* it is this message's turn */
@@ -82,7 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_is_found_by_its_number),
         cmocka_unit_test(test_room_grows_in_the_middle),
-        cmocka_unit_test(test_what_an_honest_peer_does_not_send),
+        cmocka_unit_test(test_limits_and_repeated_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

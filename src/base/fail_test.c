@@ -32,7 +32,7 @@ static void records_logs_and_returns(void **state)
     assert_non_null(strstr(logged, " core: rank 7 is not in 0..3\n"));
 }
 
-static void errno_is_told(void **state)
+static void errno_is_appended(void **state)
 {
     struct capture capture;
     capture_start(&capture);
@@ -149,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(nothing_failed_yet, forget),
         cmocka_unit_test_setup(records_logs_and_returns, forget),
-        cmocka_unit_test_setup(errno_is_told, forget),
+        cmocka_unit_test_setup(errno_is_appended, forget),
         cmocka_unit_test_setup(old_message_may_be_an_argument, forget),
         cmocka_unit_test_setup(long_text_is_cut, forget),
         cmocka_unit_test_setup(control_characters_become_spaces, forget),

@@ -69,7 +69,7 @@ static void bad_specifications_change_nothing(void **state)
     }
 }
 
-static void lines_say_who_speaks(void **state)
+static void lines_name_the_process_and_the_folder(void **state)
 {
     char expected[64];
     struct capture capture;
@@ -190,7 +190,7 @@ int main(void)
         cmocka_unit_test_setup(every_folder_has_its_own, default_levels),
         cmocka_unit_test_setup(order_does_not_matter, default_levels),
         cmocka_unit_test_setup(bad_specifications_change_nothing, default_levels),
-        cmocka_unit_test_setup(lines_say_who_speaks, default_levels),
+        cmocka_unit_test_setup(lines_name_the_process_and_the_folder, default_levels),
         cmocka_unit_test_setup(names_are_replaced, default_levels),
         cmocka_unit_test_setup(a_line_is_one_write, default_levels),
         cmocka_unit_test_setup(once_is_once, default_levels),

@@ -56,7 +56,7 @@ static void objects_come_back(void **state)
     assert_int_equal(aqi_pool_destroy(&pool), 0);
 }
 
-static void destroy_tells_what_is_out(void **state)
+static void destroy_counts_objects_in_use(void **state)
 {
     struct aqi_pool pool;
     aqi_pool_init(&pool, 64, 2, false);
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_are_separate_aligned_and_zero),
         cmocka_unit_test(objects_come_back),
-        cmocka_unit_test(destroy_tells_what_is_out),
+        cmocka_unit_test(destroy_counts_objects_in_use),
         cmocka_unit_test(sizes_beyond_memory_give_null),
         cmocka_unit_test(locked_pool_serves_threads),
     };

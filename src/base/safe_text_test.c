@@ -59,7 +59,7 @@ static void json_stays_json(void **state)
     assert_string_equal(room, "a?b?c?d?\"123");
 }
 
-static void what_does_not_fit_is_cut(void **state)
+static void text_that_does_not_fit_is_cut_off(void **state)
 {
     for (int i = 0; i < 20; i++)
         aqi_safe_add(&text, "1234567");
@@ -122,7 +122,7 @@ static void writes_all_of_it(void **state)
 }
 
 /* No partial line remains, and no signal is raised, which would kill the process. */
-static void takes_back_what_is_too_large(void **state)
+static void an_incomplete_line_is_removed(void **state)
 {
     struct rlimit limit, small;
     struct capture capture;
@@ -164,11 +164,11 @@ int main(void)
         cmocka_unit_test_setup(numbers, begin),
         cmocka_unit_test_setup(paths_keep_their_end, begin),
         cmocka_unit_test_setup(json_stays_json, begin),
-        cmocka_unit_test_setup(what_does_not_fit_is_cut, begin),
+        cmocka_unit_test_setup(text_that_does_not_fit_is_cut_off, begin),
         cmocka_unit_test_setup(a_file_for_each_rank, begin),
         cmocka_unit_test_setup(errors_name_setting_and_file, begin),
         cmocka_unit_test_setup(writes_all_of_it, begin),
-        cmocka_unit_test_setup(takes_back_what_is_too_large, begin),
+        cmocka_unit_test_setup(an_incomplete_line_is_removed, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static const struct {
     {&row_open, "4095"},
 };
 
-static void takes_what_is_legal(void **state)
+static void valid_values_are_accepted(void **state)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         uint64_t value = 12345678901;
@@ -138,7 +138,7 @@ static void takes_what_is_legal(void **state)
     }
 }
 
-static void refuses_the_rest(void **state)
+static void invalid_values_are_refused(void **state)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(illegal); i++) {
         uint64_t value = 12345678901;
@@ -193,7 +193,7 @@ static void types_have_names(void **state)
     assert_string_equal(aqi_setting_type_name(AQI_SET_TEXT), "text");
 }
 
-static void what_is_written_can_be_read(void **state)
+static void printed_values_can_be_parsed(void **state)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(legal); i++) {
         uint64_t value = legal[i].value, again = 0;
@@ -225,12 +225,12 @@ static void short_buffers_are_not_overrun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_legal),
-        cmocka_unit_test(refuses_the_rest),
+        cmocka_unit_test(valid_values_are_accepted),
+        cmocka_unit_test(invalid_values_are_refused),
         cmocka_unit_test(text_is_any_text),
         cmocka_unit_test(ranges_read_well),
         cmocka_unit_test(types_have_names),
-        cmocka_unit_test(what_is_written_can_be_read),
+        cmocka_unit_test(printed_values_can_be_parsed),
         cmocka_unit_test(short_buffers_are_not_overrun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

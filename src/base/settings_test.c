@@ -435,7 +435,7 @@ static void nearest_name(void **state)
     }
 }
 
-static void what_was_set_is_not_spared(void **state)
+static void values_that_were_set_are_kept(void **state)
 {
     struct capture capture;
     assert_int_equal(load(&capture), AQ_OK);
@@ -478,7 +478,7 @@ int main(void)
         cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),
         cmocka_unit_test_setup(former_names_are_reported_as_such, clean_environment),
         cmocka_unit_test_setup(nearest_name, clean_environment),
-        cmocka_unit_test_setup(what_was_set_is_not_spared, clean_environment),
+        cmocka_unit_test_setup(values_that_were_set_are_kept, clean_environment),
         cmocka_unit_test_setup(very_long_names_and_values, clean_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

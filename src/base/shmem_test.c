@@ -39,7 +39,7 @@ static void two_mappings_are_the_same_memory(void **state)
     close(fd);
 }
 
-static void nobody_can_resize_or_unseal(void **state)
+static void size_and_seals_are_fixed(void **state)
 {
     int fd = make_object();
     assert_int_equal(ftruncate(fd, SIZE - 1), -1);
@@ -161,7 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_mappings_are_the_same_memory),
-        cmocka_unit_test(nobody_can_resize_or_unseal),
+        cmocka_unit_test(size_and_seals_are_fixed),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(only_sealed_memory_is_mapped),
         cmocka_unit_test(no_free_descriptor_is_explained),

@@ -61,7 +61,7 @@ static void blocks_are_used_again(void **state)
     assert_int_equal(aqi_counter_sum(AQI_CTR_PUT) - before, 10 * ROUNDS);
 }
 
-static void prints_what_is_not_zero(void **state)
+static void only_nonzero_counters_are_printed(void **state)
 {
     char expected[128];
     aqi_count(AQI_CTR_BARRIER, 3);
@@ -78,7 +78,7 @@ static void prints_what_is_not_zero(void **state)
 }
 
 /* Another process sees the earlier counts of all threads, and why this thread waits. */
-static void others_may_look(void **state)
+static void others_can_read_the_counters(void **state)
 {
     uint64_t value[AQI_CTR_COUNT], before = aqi_counter_sum(AQI_CTR_GET);
     uint32_t doing;
@@ -116,8 +116,8 @@ int main(void)
         cmocka_unit_test(every_counter_is_described),
         cmocka_unit_test(threads_are_summed),
         cmocka_unit_test(blocks_are_used_again),
-        cmocka_unit_test(prints_what_is_not_zero),
-        cmocka_unit_test(others_may_look),
+        cmocka_unit_test(only_nonzero_counters_are_printed),
+        cmocka_unit_test(others_can_read_the_counters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static void all_threads_are_written_whole(void **state)
     free(text);
 }
 
-static void text_is_for_people(void **state)
+static void text_has_one_line_per_event(void **state)
 {
     struct aqi_trace_params params = {.mask = AQI_TRACE_ALL, .rank = 2, .format = AQI_TRACE_TEXT};
     assert_int_equal(traced(act_threads, params), 0);
@@ -205,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks),
         cmocka_unit_test(all_threads_are_written_whole),
-        cmocka_unit_test(text_is_for_people),
+        cmocka_unit_test(text_has_one_line_per_event),
         cmocka_unit_test(a_limit_is_kept),
         cmocka_unit_test(flushed_events_survive_anything),
         cmocka_unit_test(a_forked_child_writes_nothing),

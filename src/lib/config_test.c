@@ -26,7 +26,7 @@ static aq_status config_load(const char *name, const char *text, struct capture 
 }
 
 /* A value that is invalid for every row except those that take any text, or any other word. */
-static void bad_values_name_the_variable_that_was_set(void **state)
+static void errors_name_the_variable_that_was_set(void **state)
 {
     size_t count, tried = 0;
     struct aqi_settings_table *const *tables = lib_tables(&count);
@@ -50,7 +50,7 @@ static void bad_values_name_the_variable_that_was_set(void **state)
 }
 
 /* A number under an alias is valid, or adjusted with one warning, or invalid, as documented. */
-static void great_and_small_numbers_end_no_job(void **state)
+static void extreme_numbers_are_no_errors(void **state)
 {
     static const char *const texts[] = {"0", "1", "11", "1000000", "4611686018427387904"};
     static const char *const errors[] = {"AQ_REG_PUT_IN_MOVE", "AQ_IBV_PORT", NULL};
@@ -219,8 +219,8 @@ static void names_of_the_documents_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(bad_values_name_the_variable_that_was_set, config_clean),
-        cmocka_unit_test_setup(great_and_small_numbers_end_no_job, config_clean),
+        cmocka_unit_test_setup(errors_name_the_variable_that_was_set, config_clean),
+        cmocka_unit_test_setup(extreme_numbers_are_no_errors, config_clean),
         cmocka_unit_test_setup(values_of_the_documents, config_clean),
         cmocka_unit_test_setup(other_names_are_no_settings, config_clean),
         cmocka_unit_test_setup(names_of_the_documents_are_known, config_clean),

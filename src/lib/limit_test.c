@@ -57,7 +57,7 @@ static void fill_pipe(const int *pipe_fd)
     fcntl(pipe_fd[1], F_SETFL, flags);
 }
 
-static void what_was_printed_is_written(void **state)
+static void printed_text_is_written(void **state)
 {
     int pipe_fd[2];
     char buf[2 * sizeof(text)];
@@ -80,7 +80,7 @@ static void block_signal(void)
     sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-static void who_cannot_write_dies_of_the_signal(void **state)
+static void a_process_that_cannot_write_dies_of_the_signal(void **state)
 {
     void (*const prepare[])(void) = {NULL, block_signal};
     for (size_t i = 0; i < AQI_COUNT_OF(prepare); i++) {
@@ -134,7 +134,7 @@ static void begin_leaving(void)
 }
 
 /* An existing limit remains: it is for the whole process. */
-static void who_leaves_already_has_one_limit(void **state)
+static void a_process_that_is_leaving_keeps_its_limit(void **state)
 {
     int pipe_fd[2];
     make_pipe(pipe_fd);
@@ -178,14 +178,14 @@ static int run_stopped(unsigned stops, unsigned alarms)
     return status;
 }
 
-static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
+static void time_is_up_after_ten_rounds_of_half_the_timeout(void **state)
 {
     assert_int_equal(run_stopped(ROUNDS - 1, 1), 0);
     assert_int_equal(run_stopped(ROUNDS, 1), 7 << 8);
 }
 
 /* However long a stop lasts, it costs the process no more rounds than a short one. */
-static void a_stopped_time_is_one_round(void **state)
+static void a_stop_counts_as_one_round(void **state)
 {
     assert_int_equal(run_stopped(1, 100 * ROUNDS), 0);
     assert_int_equal(run_stopped(ROUNDS - 1, 100 * ROUNDS), 0);
@@ -195,12 +195,12 @@ static void a_stopped_time_is_one_round(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_printed_is_written),
-        cmocka_unit_test(who_cannot_write_dies_of_the_signal),
+        cmocka_unit_test(printed_text_is_written),
+        cmocka_unit_test(a_process_that_cannot_write_dies_of_the_signal),
         cmocka_unit_test(a_stream_that_is_held_is_left_out),
-        cmocka_unit_test(who_leaves_already_has_one_limit),
-        cmocka_unit_test(it_is_over_after_ten_rounds_of_half_the_time_out),
-        cmocka_unit_test(a_stopped_time_is_one_round),
+        cmocka_unit_test(a_process_that_is_leaving_keeps_its_limit),
+        cmocka_unit_test(time_is_up_after_ten_rounds_of_half_the_timeout),
+        cmocka_unit_test(a_stop_counts_as_one_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,13 +58,13 @@ static int begin(void **state)
     return 0;
 }
 
-static void those_that_are_the_same_say_nothing(void **state)
+static void equal_ranks_print_nothing(void **state)
 {
     assert_string_equal(compare(0, AQ_OK), "");
     assert_int_equal(tables, 0);
 }
 
-static void versions_that_fit_are_one_warning(void **state)
+static void compatible_versions_are_one_warning(void **state)
 {
     char text[128];
     marks[2].patch = marks[3].patch = 7;
@@ -76,7 +76,7 @@ static void versions_that_fit_are_one_warning(void **state)
     assert_string_equal(compare(2, AQ_OK), "");
 }
 
-static void versions_that_do_not_are_an_error_everywhere(void **state)
+static void incompatible_versions_are_an_error_everywhere(void **state)
 {
     char text[128];
     marks[1].patch = 7;
@@ -129,9 +129,9 @@ static void other_rows_are_not_compared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(those_that_are_the_same_say_nothing, begin),
-        cmocka_unit_test_setup(versions_that_fit_are_one_warning, begin),
-        cmocka_unit_test_setup(versions_that_do_not_are_an_error_everywhere, begin),
+        cmocka_unit_test_setup(equal_ranks_print_nothing, begin),
+        cmocka_unit_test_setup(compatible_versions_are_one_warning, begin),
+        cmocka_unit_test_setup(incompatible_versions_are_an_error_everywhere, begin),
         cmocka_unit_test_setup(formats_that_differ_are_an_error_everywhere, begin),
         cmocka_unit_test_setup(other_rows_are_not_compared, begin),
     };

@@ -99,7 +99,7 @@ static void bad_settings_are_named(void **unused)
  * "0" makes the library find out; a region without a unit is in M, and may be any multiple of the
  * page size.
  */
-static void as_the_documents_of_vapi_have_it(void **unused)
+static void values_of_the_documents_of_vapi(void **unused)
 {
     static const struct {
         const char *text;
@@ -179,7 +179,7 @@ int main(void)
         cmocka_unit_test(limits_follow_from_settings),
         cmocka_unit_test(the_machine_counts),
         cmocka_unit_test(bad_settings_are_named),
-        cmocka_unit_test(as_the_documents_of_vapi_have_it),
+        cmocka_unit_test(values_of_the_documents_of_vapi),
         cmocka_unit_test(the_table_can_be_loaded),
         cmocka_unit_test(probing_finds_the_limit),
     };

@@ -44,7 +44,7 @@ static bool is(const struct reg_range *range, const char *from, const char *to)
     return range->from == (uintptr_t)from && range->to == (uintptr_t)to;
 }
 
-static void what_lies_side_by_side(void **unused)
+static void adjacent_mappings(void **unused)
 {
     char *at = map_plain(space(), SIZE);
     assert_true(find(at + 8192, 4096));
@@ -129,7 +129,7 @@ static void ranges_are_completed(void **unused)
     close(fd);
 }
 
-static void they_are_counted(void **unused)
+static void mappings_are_counted(void **unused)
 {
     uint64_t before = reg_mappings_find(0, 1, &mapped);
     char *at = map_plain(space(), (size_t)MANY * 2 * 4096);
@@ -145,10 +145,10 @@ static void they_are_counted(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_lies_side_by_side),
+        cmocka_unit_test(adjacent_mappings),
         cmocka_unit_test(other_kinds),
         cmocka_unit_test(ranges_are_completed),
-        cmocka_unit_test(they_are_counted),
+        cmocka_unit_test(mappings_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

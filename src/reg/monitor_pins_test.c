@@ -318,7 +318,7 @@ static bool told(void)
     return found;
 }
 
-static void what_replaces_a_pinned_page_is_reported(void **state)
+static void replacing_a_pinned_page_is_reported(void **state)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
     size = PAGES * page;
@@ -357,7 +357,7 @@ static void what_replaces_a_pinned_page_is_reported(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_replaces_a_pinned_page_is_reported)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(replacing_a_pinned_page_is_reported)};
     aqi_monitor_check(why, sizeof(why));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

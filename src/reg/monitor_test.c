@@ -177,7 +177,7 @@ static void mappings_stay_whole(void **unused)
 }
 
 /* Other memory replaces watched memory. */
-static void what_is_mapped_over_it_is_watched_anew(void **unused)
+static void memory_mapped_over_it_is_watched_anew(void **unused)
 {
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
     memset(at, 1, HEAP);
@@ -289,7 +289,7 @@ static void mappings_are_bounded(void **unused)
 }
 
 /* Memory that no transfer has touched may change any number of times. */
-static void only_what_was_touched_is_told(void **unused)
+static void only_touched_memory_is_reported(void **unused)
 {
     struct aqi_monitor *other;
     uint64_t addr, len;
@@ -337,7 +337,7 @@ static void it_is_closed_though_its_own_stack_is_watched(void **unused)
     aqi_monitor_close(other); /* returns */
 }
 
-static void what_waits_is_told_cheaply(void **unused)
+static void pending_changes_are_seen(void **unused)
 {
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(aqi_monitor_check(why, sizeof(why)));
@@ -417,7 +417,7 @@ static void a_child_of_a_system_call_does_not_listen(void **unused)
     assert_int_equal(status, 0);
 }
 
-static void more_than_can_be_kept_is_all(void **unused)
+static void too_many_changes_become_one(void **unused)
 {
     char *at = mmap(NULL, 1000 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED && watch(at, 1000 * 4096));
@@ -452,7 +452,7 @@ static void *unmap_again_and_again(void *unused)
 }
 
 /* Memory that another thread is unmapping is mapped again: the old one must be reported. */
-static void the_next_user_hears_of_it(void **unused)
+static void changes_are_reported_before_reuse(void **unused)
 {
     pthread_t thread;
     place = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -535,7 +535,7 @@ static void grow(void)
     if (mremap(place, SIZE, 2 * SIZE, 0) != place) munmap(place, SIZE);
 }
 
-static void what_grows_meanwhile_stays_whole(void **unused)
+static void mappings_that_grow_meanwhile_stay_whole(void **unused)
 {
     assert_int_equal(count_splits(grow, 0, 0, 2 * SIZE), 0);
 }
@@ -548,7 +548,7 @@ static void replace(void)
                      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place + SIZE + 4096);
 }
 
-static void what_is_replaced_meanwhile_stays_whole(void **unused)
+static void mappings_replaced_meanwhile_stay_whole(void **unused)
 {
     assert_int_equal(count_splits(replace, SIZE, SIZE + 4096, 2 * SIZE - 4096), 0);
 }
@@ -560,21 +560,21 @@ int main(void)
         cmocka_unit_test(memory_of_the_heap),
         cmocka_unit_test(files_and_shared_memory_are_not_watched),
         cmocka_unit_test(mappings_stay_whole),
-        cmocka_unit_test(what_is_mapped_over_it_is_watched_anew),
+        cmocka_unit_test(memory_mapped_over_it_is_watched_anew),
         cmocka_unit_test(sysv_memory_attached_over_it_is_not_watched),
         cmocka_unit_test(a_mapping_is_looked_for_once),
         cmocka_unit_test(many_mappings_cost_no_more_each),
         cmocka_unit_test(mappings_are_bounded),
-        cmocka_unit_test(only_what_was_touched_is_told),
+        cmocka_unit_test(only_touched_memory_is_reported),
         cmocka_unit_test(it_is_closed_though_its_own_stack_is_watched),
-        cmocka_unit_test(what_waits_is_told_cheaply),
+        cmocka_unit_test(pending_changes_are_seen),
         cmocka_unit_test(a_child_changes_nothing),
         cmocka_unit_test(a_child_that_stays_does_not_listen),
         cmocka_unit_test(a_child_of_a_system_call_does_not_listen),
-        cmocka_unit_test(more_than_can_be_kept_is_all),
-        cmocka_unit_test(the_next_user_hears_of_it),
-        cmocka_unit_test(what_grows_meanwhile_stays_whole),
-        cmocka_unit_test(what_is_replaced_meanwhile_stays_whole),
+        cmocka_unit_test(too_many_changes_become_one),
+        cmocka_unit_test(changes_are_reported_before_reuse),
+        cmocka_unit_test(mappings_that_grow_meanwhile_stay_whole),
+        cmocka_unit_test(mappings_replaced_meanwhile_stay_whole),
     };
     if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {
         printf("skipped: %s\n", why);

@@ -291,7 +291,7 @@ static void an_answer_too_late_is_a_refusal(void **unused)
     close_all();
 }
 
-static void senseless_messages_are_refused(void **unused)
+static void invalid_messages_are_refused(void **unused)
 {
     static const char bytes[1025];
     const uint64_t twice[] = {1, 1}, none[] = {7};
@@ -390,7 +390,7 @@ static void pieces_are_replaced_in_the_same_message(void **unused)
     close_all();
 }
 
-static void what_rides_is_answered(void **unused)
+static void data_sent_along_is_answered(void **unused)
 {
     struct aqi_reg_wait wait = {.ready = world_ready, .bytes = "data", .nbytes = 4, .tag = 9};
     open_with(2, 4, false);
@@ -413,7 +413,7 @@ static void what_rides_is_answered(void **unused)
     close_all();
 }
 
-static void refusals_are_not_asked_for_each_time(void **unused)
+static void refused_requests_are_not_repeated_each_time(void **unused)
 {
     struct aqi_reg_wait wait = {.ready = world_ready};
     open_with(2, 4, false);
@@ -426,7 +426,7 @@ static void refusals_are_not_asked_for_each_time(void **unused)
     close_all();
 }
 
-static void who_waits_for_the_dead_is_told(void **unused)
+static void requests_to_a_dead_peer_fail(void **unused)
 {
     struct aqi_reg_wait a = {.ready = world_ready}, b = {.ready = world_ready};
     open_with(2, 4, false);
@@ -444,7 +444,7 @@ static void who_waits_for_the_dead_is_told(void **unused)
     close_all();
 }
 
-static void limits_that_cannot_be_are_refused(void **unused)
+static void impossible_limits_are_refused(void **unused)
 {
     struct aqi_reg_params params = {.limits = {.page = P, .region = 3 * P}, .peers = 1};
     assert_int_equal(aqi_reg_open(&params, &reg), AQ_EINVAL);
@@ -466,13 +466,13 @@ int main(void)
         cmocka_unit_test(a_peer_gets_its_share_and_no_more),
         cmocka_unit_test(changed_memory_is_called_back),
         cmocka_unit_test(an_answer_too_late_is_a_refusal),
-        cmocka_unit_test(senseless_messages_are_refused),
+        cmocka_unit_test(invalid_messages_are_refused),
         cmocka_unit_test(a_flood_ends),
         cmocka_unit_test(pieces_are_replaced_in_the_same_message),
-        cmocka_unit_test(what_rides_is_answered),
-        cmocka_unit_test(refusals_are_not_asked_for_each_time),
-        cmocka_unit_test(who_waits_for_the_dead_is_told),
-        cmocka_unit_test(limits_that_cannot_be_are_refused),
+        cmocka_unit_test(data_sent_along_is_answered),
+        cmocka_unit_test(refused_requests_are_not_repeated_each_time),
+        cmocka_unit_test(requests_to_a_dead_peer_fail),
+        cmocka_unit_test(impossible_limits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static aq_status decoded(const struct aqi_hello *hello)
     return aqi_hello_decode(buf, aqi_hello_encode(hello, buf), &again);
 }
 
-static void test_senseless(void **state)
+static void test_invalid_fields(void **state)
 {
     struct aqi_hello hello;
 #define REFUSED(change)                                                                            \
@@ -169,7 +169,7 @@ int main(void)
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_other_version),
-        cmocka_unit_test(test_senseless),
+        cmocka_unit_test(test_invalid_fields),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* As in src/transport/ofi/absent.c. */
-static void what_is_not_built_says_so_itself(void **unused)
+static void an_absent_transport_gives_its_reason(void **unused)
 {
     const struct aqi_transport absent = {.name = "absent", .absent = "built without it"};
     struct aqi_tp_params params = {.size = 1};
@@ -15,7 +15,7 @@ static void what_is_not_built_says_so_itself(void **unused)
     assert_string_equal(aq_error_message(), "built without it");
 }
 
-static void a_table_without_what_it_promises_is_refused(void **unused)
+static void a_table_that_lacks_a_promised_operation_is_refused(void **unused)
 {
     struct aqi_transport wrong = {.name = "wrong"};
     struct aqi_tp_params params = {.size = 1};
@@ -35,8 +35,8 @@ static void a_table_without_what_it_promises_is_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_built_says_so_itself),
-        cmocka_unit_test(a_table_without_what_it_promises_is_refused),
+        cmocka_unit_test(an_absent_transport_gives_its_reason),
+        cmocka_unit_test(a_table_that_lacks_a_promised_operation_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -231,7 +231,7 @@ static void a_hidden_reply(void **state)
 }
 
 /* The receiver takes the credits, and delivers nothing. */
-static void credits_come_home(void **state)
+static void returned_credits_can_be_used_again(void **state)
 {
     alone_open(3, 1);
     for (unsigned i = 0; i < 3; i++)
@@ -265,7 +265,7 @@ static void credits_come_home(void **state)
 }
 
 /* A peer that returns more than it got gains nothing, nor does any other. */
-static void too_much_back(void **state)
+static void returning_too_much(void **state)
 {
     alone_open(2, 1);
     assert_int_equal(request_to(FIRST), AQ_OK);
@@ -284,7 +284,7 @@ static void too_much_back(void **state)
 }
 
 /* Peers that do not exist have no account. */
-static void sources_that_are_not_there(void **state)
+static void unknown_sources(void **state)
 {
     alone_open(2, 1);
     alone.peers[SECOND] = NULL;
@@ -361,7 +361,7 @@ static void hidden_replies_without_room(void **state)
 }
 
 /* Another message has returned the credits meanwhile, or the send fails permanently. */
-static void hidden_replies_that_end_otherwise(void **state)
+static void hidden_replies_that_are_not_needed_or_fail(void **state)
 {
     alone_open(8, 0);
     alone.answer[FIRST] = alone.answer[SECOND] = AQ_AGAIN;
@@ -457,7 +457,7 @@ static void what_a_reply_answers(void **state)
 }
 
 /* A rejected request takes no credit, and the credits that it was to return stay. */
-static void a_request_that_does_not_go(void **state)
+static void a_request_that_is_not_sent(void **state)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_LONG};
     for (unsigned i = 0; i < 2 * AQI_COUNT_OF(kinds); i++) {
@@ -573,7 +573,7 @@ static void a_prepared_reply(void **state)
 }
 
 /* Without a limit on bytes, none are counted, however many requests there are. */
-static void bytes_that_nobody_bounds(void **state)
+static void bytes_without_a_limit(void **state)
 {
     enum { MANY = 128 };
     alone_open_with(&alone, (struct aqi_credit_limits){.depth = 2 * MANY, .slack = MANY}, false);
@@ -619,16 +619,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hidden_reply),
-        cmocka_unit_test(credits_come_home),
-        cmocka_unit_test(too_much_back),
-        cmocka_unit_test(sources_that_are_not_there),
+        cmocka_unit_test(returned_credits_can_be_used_again),
+        cmocka_unit_test(returning_too_much),
+        cmocka_unit_test(unknown_sources),
         cmocka_unit_test(hidden_replies_without_room),
-        cmocka_unit_test(hidden_replies_that_end_otherwise),
+        cmocka_unit_test(hidden_replies_that_are_not_needed_or_fail),
         cmocka_unit_test(what_a_reply_answers),
-        cmocka_unit_test(a_request_that_does_not_go),
+        cmocka_unit_test(a_request_that_is_not_sent),
         cmocka_unit_test(a_prepared_request),
         cmocka_unit_test(a_prepared_reply),
-        cmocka_unit_test(bytes_that_nobody_bounds),
+        cmocka_unit_test(bytes_without_a_limit),
         cmocka_unit_test(a_peer_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

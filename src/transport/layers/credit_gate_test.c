@@ -94,7 +94,7 @@ static void others_have_no_gate(void **state)
     close_world();
 }
 
-static void depth_is_what_goes(void **state)
+static void depth_bounds_requests(void **state)
 {
     for (unsigned replying = 0; replying < 2; replying++)
         for (unsigned nargs = 0; nargs <= 16; nargs += 8) {
@@ -229,7 +229,7 @@ static void sizes_of_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_is_what_goes),
+        cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_bounds_requests),
         cmocka_unit_test(the_transport_may_lower_it), cmocka_unit_test(total_and_bytes_bound),
         cmocka_unit_test(a_slot_takes_a_credit),      cmocka_unit_test(limits_in_force),
         cmocka_unit_test(the_lower_limit_holds),      cmocka_unit_test(sizes_of_messages),

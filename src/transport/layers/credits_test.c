@@ -121,7 +121,7 @@ static void the_bank_rides_once(void **state)
     assert_int_equal(note.bytes, 128);
 }
 
-static void too_much_back_is_refused(void **state)
+static void returning_too_much_is_refused(void **state)
 {
     struct aqi_credits c;
     struct aqi_credit_peer peer;
@@ -134,7 +134,7 @@ static void too_much_back_is_refused(void **state)
     assert_int_equal(c.out, 0);
 }
 
-static void the_dead_owe_nothing(void **state)
+static void dead_peers_owe_nothing(void **state)
 {
     struct aqi_credits c;
     struct aqi_credit_peer peers[2];
@@ -584,8 +584,8 @@ int main(void)
         cmocka_unit_test(a_message_above_the_budget_goes_alone),
         cmocka_unit_test(slack_is_lowered_where_it_could_block),
         cmocka_unit_test(the_bank_rides_once),
-        cmocka_unit_test(too_much_back_is_refused),
-        cmocka_unit_test(the_dead_owe_nothing),
+        cmocka_unit_test(returning_too_much_is_refused),
+        cmocka_unit_test(dead_peers_owe_nothing),
         cmocka_unit_test(networks_never_stop),
         cmocka_unit_test(without_the_guard_they_stop),
     };

@@ -74,7 +74,7 @@ static void no_sum_overflows(void **state)
     close_world();
 }
 
-static void only_what_is_for_peers(void **state)
+static void only_memory_for_peers_is_accessed(void **state)
 {
     static const unsigned char bytes[64] = {9};
     static const struct {
@@ -158,7 +158,7 @@ static enum aqi_refusal region_of_64_bytes(void *host, const uint32_t ticket[AQI
 }
 
 /* The owner of a region decides about each message, and its answer says why it refuses. */
-static void regions_are_asked_for(void **state)
+static void owners_of_regions_decide(void **state)
 {
     static const unsigned char bytes[8] = {9};
     static const struct {
@@ -195,7 +195,7 @@ static void regions_are_asked_for(void **state)
 }
 
 /* Each kind needs its number of arguments, and is accepted in its direction only. */
-static void what_makes_no_sense_is_dropped(void **state)
+static void malformed_messages_are_dropped(void **state)
 {
     static const uint8_t nargs[FB_MESSAGES] = {
         [FB_PUT] = 3,      [FB_SYNC] = 2,       [FB_ACK] = 3,        [FB_GET] = 4,
@@ -310,10 +310,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(puts_are_written_and_acknowledged),
         cmocka_unit_test(no_sum_overflows),
-        cmocka_unit_test(only_what_is_for_peers),
+        cmocka_unit_test(only_memory_for_peers_is_accessed),
         cmocka_unit_test(the_answers_are_right),
-        cmocka_unit_test(regions_are_asked_for),
-        cmocka_unit_test(what_makes_no_sense_is_dropped),
+        cmocka_unit_test(owners_of_regions_decide),
+        cmocka_unit_test(malformed_messages_are_dropped),
         cmocka_unit_test(an_answer_waits_for_room),
         cmocka_unit_test(longs_are_for_the_memory_of_peers),
     };

@@ -271,7 +271,7 @@ static void rows_that_are_cut(void **state)
     close_world();
 }
 
-static void what_is_refused_has_failed(void **state)
+static void refused_operations_fail(void **state)
 {
     static unsigned char bytes[PIECE];
     struct aqi_peer *peer = begin();
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(results_of_atomics),
         cmocka_unit_test(ends_of_fills_and_rows),
         cmocka_unit_test(rows_that_are_cut),
-        cmocka_unit_test(what_is_refused_has_failed),
+        cmocka_unit_test(refused_operations_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,7 +150,7 @@ static void the_order_is_restored(void **state)
 }
 
 /* Refused messages get no number; internal messages have none either, and overtake all others. */
-static void only_what_was_sent_counts(void **state)
+static void only_sent_messages_are_numbered(void **state)
 {
     const struct aqi_am internal = {.kind = AQI_AM_INTERNAL, .nargs = 1, .args = &(int32_t){99}};
     const struct aqi_am again = {.kind = AQI_AM_SHORT, .nargs = 1, .args = &(int32_t){1}};
@@ -192,7 +192,7 @@ static void handlers_do_not_overlap(void **state)
 }
 
 /* A peer that omits or repeats a message, or sends nonsense, is lost, once. */
-static void liars_are_lost(void **state)
+static void lying_peers_are_lost(void **state)
 {
     static const uint32_t numbers[] = {1u << 23, 1u << 31, UINT32_MAX, 0};
     for (unsigned i = 0; i < AQI_COUNT_OF(numbers); i++) {
@@ -223,10 +223,10 @@ int main(void)
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
     const struct CMUnitTest tests[] = {
         IN_WORLD(the_order_is_restored),
-        IN_WORLD(only_what_was_sent_counts),
+        IN_WORLD(only_sent_messages_are_numbered),
         IN_WORLD(replies_have_an_order_of_their_own),
         IN_WORLD(handlers_do_not_overlap),
-        cmocka_unit_test(liars_are_lost),
+        cmocka_unit_test(lying_peers_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
