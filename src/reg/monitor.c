@@ -38,12 +38,13 @@ struct uffdio_continue {
 enum {
     MONITOR_RANGES = 256,
     MONITOR_TRIES = 8, /* to watch a mapping that other threads extend meanwhile */
-    /* The mappings that we add may be at most this fraction of vm.max_map_count. */
+    /* New memory is watched while there are fewer mappings than vm.max_map_count / MONITOR_SHARE.
+     */
     MONITOR_SHARE = 4,
     /*
-     * The number of lines of /proc/self/maps that may be read per call that needs them; unused ones
-     * accumulate. With more mappings than that, some new memory cannot be watched, but no call
-     * costs more.
+     * The number of lines of /proc/self/maps that each call may read; unused ones accumulate, up to
+     * MONITOR_SAVED. In a process with more mappings, some new memory is not watched, but no call
+     * takes longer.
      */
     MONITOR_LINES = 256,
     MONITOR_SAVED = 64 << 10,
@@ -55,25 +56,24 @@ enum {
 struct aqi_monitor {
     struct aqi_monitor *next; /* in the list of open monitors */
     int fd, stop;
-    bool threads;
     pthread_t thread;
     uint64_t page, mappings_most;
     atomic_int_least64_t lines;     /* lines that may still be read */
     atomic_uint_least64_t mappings; /* at the last count */
     /*
-     * While holding it, do not unmap, free or madvise memory: that waits for the thread, and the
-     * thread for the lock.
+     * Its holder must not unmap, free or madvise memory: that waits for the thread, and the thread
+     * for the lock.
      */
     pthread_mutex_t lock;
     /*
-     * The thread has read from `fd`, or is about to. Set before the read, so that the thread of the
-     * program that waited for it sees it.
+     * The thread has read from `fd`, or is about to. Set before the read, which lets a thread of
+     * the program continue that must see it.
      */
     atomic_bool dirty;
-    uint32_t first, count;
+    uint32_t first, count; /* of the changes in `ranges`, a ring */
     struct reg_range ranges[MONITOR_RANGES];
     /*
-     * The private anonymous memory that is watched, as far as that is remembered. It may have been
+     * The private anonymous memory that is watched, as far as it is remembered. Some may have been
      * replaced before it was watched (see monitor_watches).
      */
     struct reg_ranges watched;
@@ -131,9 +131,9 @@ static bool monitor_register(const struct aqi_monitor *monitor, const struct reg
 }
 
 /*
- * Whether this is one watched mapping of private anonymous memory. Its pages cannot be "continued"
- * (EINVAL, about the pages), while memory that is not watched is not found (ENOENT). Has no effect.
- * Also false if the kernel does not support the call.
+ * Whether the range is part of one watched mapping of private anonymous memory, tested without side
+ * effects: its pages cannot be "continued" (EINVAL), while memory that is not watched is not found
+ * (ENOENT). Also false if the kernel does not support the call.
  */
 static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
 {
@@ -145,7 +145,7 @@ static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
     return nothing.mapped == -EINVAL;
 }
 
-/* Likewise for all mappings there. */
+/* Likewise for a range of several mappings. */
 static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     uint64_t len = to - from;
@@ -163,7 +163,7 @@ static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, ui
     return true;
 }
 
-/* Get the pieces of a range; false: there are more of them than bits, which means all. */
+/* Get the pieces of a range. Returns false if they need all bits. */
 static bool monitor_pieces(uint64_t from, uint64_t to, uint64_t *first, uint64_t *count)
 {
     *first = from >> MONITOR_PIECE_SHIFT;
@@ -188,7 +188,7 @@ static bool monitor_is_touched(const struct aqi_monitor *monitor, uint64_t from,
     return false;
 }
 
-/* Returns false if not all of it is private anonymous memory, or the budget of lines is spent. */
+/* Returns false if part of it is not private anonymous memory, or if no more lines may be read. */
 static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
                          struct reg_mapped *mapped)
 {
@@ -285,15 +285,14 @@ static void monitor_close_fd(struct aqi_monitor *monitor)
     pthread_mutex_unlock(&monitor_all_lock);
 }
 
-/* Whether another thread is unmapping watched memory. The kernel checks this before the rest. */
+/* Whether another thread is unmapping watched memory: checked before the (invalid) range. */
 static bool monitor_changing(const struct aqi_monitor *monitor)
 {
     struct uffdio_writeprotect nothing = {.range = {.start = 1, .len = 1}};
-    return monitor->threads && monitor_control(monitor->fd, UFFDIO_WRITEPROTECT, &nothing) != 0 &&
-           errno == EAGAIN;
+    return monitor_control(monitor->fd, UFFDIO_WRITEPROTECT, &nothing) != 0 && errno == EAGAIN;
 }
 
-/* Register first: fails for memory registered by others, which some kernels would unregister. */
+/* Register first: this fails for memory that others registered, which some kernels unregister. */
 static void monitor_unwatch(void *arg, const struct reg_range *range)
 {
     const struct aqi_monitor *monitor = arg;
@@ -306,8 +305,8 @@ static void monitor_unwatch(void *arg, const struct reg_range *range)
 }
 
 /*
- * Closing the descriptor would suffice, were it not for children made without the C library's fork
- * (see above) that have not called exec: threads that unmap would wait for them.
+ * Closing the descriptor is not enough if a child that was made without the C library's fork (see
+ * above), and has not called exec, has a copy: threads that unmap would wait for the child.
  */
 static void monitor_unwatch_all(struct aqi_monitor *monitor)
 {
@@ -323,7 +322,7 @@ static void *monitor_main(void *arg)
     for (;;) {
         struct pollfd fds[] = {{.fd = monitor->fd, .events = POLLIN},
                                {.fd = monitor->stop, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0) { /* threads that wait for us would wait forever */
+        if (poll(fds, 2, -1) < 0) { /* do not end: threads that wait for us would wait forever */
             (void)sched_yield();
             continue;
         }
@@ -331,17 +330,16 @@ static void *monitor_main(void *arg)
         if (fds[0].revents & POLLIN) monitor_take(monitor);
     }
     monitor_unwatch_all(monitor);
-    /* Done in this thread, since the C library unmaps its stack, which may also be watched. */
+    /* In this thread, since the C library then unmaps its stack, which may be watched, too. */
     monitor_close_fd(monitor);
     return NULL;
 }
 
-aq_status aqi_monitor_open(bool threads, struct aqi_monitor **opened, char *why, size_t len)
+aq_status aqi_monitor_open(struct aqi_monitor **opened, char *why, size_t len)
 {
     struct aqi_monitor *monitor = calloc(1, sizeof(*monitor));
     int err = ENOMEM;
     if (monitor == NULL) goto no_memory;
-    monitor->threads = threads;
     monitor->page = aqi_page_size();
     monitor->mappings_most = reg_mappings_most() / MONITOR_SHARE;
     atomic_init(&monitor->lines, MONITOR_SAVED);
@@ -405,10 +403,10 @@ static void monitor_remember(struct aqi_monitor *monitor, const struct reg_range
 
 static bool monitor_has_room(const struct aqi_monitor *monitor)
 {
-    static atomic_bool told;
+    static atomic_bool once;
     uint64_t count = atomic_load(&monitor->mappings);
     if (count <= monitor->mappings_most) return true;
-    aqi_log_once(&told, AQI_LOG_INFO, "reg",
+    aqi_log_once(&once, AQI_LOG_INFO, "reg",
                  "this process has %" PRIu64
                  " mappings, more than 1/%u of vm.max_map_count: other memory outside the segments "
                  "is registered for each transfer",
@@ -417,9 +415,9 @@ static bool monitor_has_room(const struct aqi_monitor *monitor)
 }
 
 /*
- * Register as much as possible. Unmapped space around it is included, since the memory may just
- * have grown into it. Adjacent memory may be of a kind that cannot be watched, or be watched by
- * others. NULL: not even the memory itself can be registered.
+ * Register as much as possible, including unmapped space around the memory, which may just have
+ * grown into it. Adjacent memory may be of a kind that cannot be watched, or be watched by others.
+ * Returns NULL if not even the memory itself can be registered.
  */
 static const struct reg_range *monitor_register_most(const struct aqi_monitor *monitor,
                                                      const struct reg_mapped *mapped)
@@ -430,7 +428,7 @@ static const struct reg_range *monitor_register_most(const struct aqi_monitor *m
     return NULL;
 }
 
-/* Whether no thread besides the caller and the monitor's exists, which could change mappings. */
+/* Whether there is no thread that could change mappings, besides the caller and the monitor's. */
 static bool monitor_alone(void)
 {
     struct stat tasks; /* a link for each thread, and two for the folder */
@@ -438,15 +436,14 @@ static bool monitor_alone(void)
 }
 
 /*
- * Another thread may have changed the mappings after they were looked up: then the range may end
- * inside one of its mappings, which is split, so that mremap refuses it. The pages of the halves
- * merge again if both are watched.
+ * Another thread may have changed the mappings after they were looked up. If the range then ends
+ * inside a mapping, that is split, and mremap refuses it; the halves merge again if both are
+ * watched.
  */
 static void monitor_complete(const struct aqi_monitor *monitor, struct reg_range watched)
 {
-    for (unsigned tries = 0; tries < MONITOR_TRIES && !monitor_alone(); tries++) {
+    for (unsigned tries = 0; tries < MONITOR_TRIES && !monitor_alone(); tries++)
         if (!reg_mappings_complete(&watched) || !monitor_register(monitor, &watched)) return;
-    }
 }
 
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
@@ -493,7 +490,7 @@ bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len
     }
 }
 
-bool aqi_monitor_told(const struct aqi_monitor *monitor)
+bool aqi_monitor_has_changes(const struct aqi_monitor *monitor)
 {
     return atomic_load(&monitor->dirty);
 }

@@ -19,23 +19,21 @@
 struct aqi_monitor;
 
 /*
- * `threads`: several threads of the program may map and unmap.
- *
  * @return AQ_ENOTSUP, AQ_EACCESS  Nothing can be watched here; `why`, of `len` bytes, is set to the
  *         cause and what to do. Nothing is logged.
  */
-aq_status aqi_monitor_open(bool threads, struct aqi_monitor **monitor, char *why, size_t len);
+aq_status aqi_monitor_open(struct aqi_monitor **monitor, char *why, size_t len);
 void aqi_monitor_close(struct aqi_monitor *monitor);
 
-/* Whether it could be opened. If not, `why` is set as above; otherwise it is unchanged. */
+/* Whether a monitor can be opened here. If not, `why` is set as above. */
 bool aqi_monitor_check(char *why, size_t len);
 
 /*
  * Watch these pages from now on; call it before they are pinned. All mappings that contain or
- * adjoin them are watched as a whole, otherwise the program could not move them any more (mremap);
- * but only changes near pages passed here are reported. Pin no more than the pages of a transfer:
+ * adjoin them are watched as a whole, since the program could not move split ones (mremap); but
+ * only changes near pages passed here are reported. Pin no more than the pages of a transfer:
  * madvise is reported before it takes effect, which is early enough only for memory that is not in
- * use. Returns false if they cannot be watched, or not now.
+ * use. Returns false if the pages cannot be watched, or not now.
  */
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len);
 
@@ -46,9 +44,9 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
 bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len);
 
 /*
- * Whether there is a change that aqi_monitor_next has not returned. Cheap, for cleaning up only:
- * does not wait for changes in progress. Any thread.
+ * Whether there is a change that aqi_monitor_next has not returned. Cheap, but only for cleaning
+ * up, since it does not wait for changes in progress. Any thread.
  */
-bool aqi_monitor_told(const struct aqi_monitor *monitor);
+bool aqi_monitor_has_changes(const struct aqi_monitor *monitor);
 
 #endif

@@ -322,7 +322,7 @@ static void replacing_a_pinned_page_is_reported(void **state)
 {
     page = (size_t)sysconf(_SC_PAGESIZE);
     size = PAGES * page;
-    if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {
+    if (aqi_monitor_open(&monitor, why, sizeof(why)) != AQ_OK) {
         print_message("skipped: %s\n", why);
         skip();
     }

@@ -252,7 +252,7 @@ static void many_mappings_cost_no_more_each(void **unused)
     char *at = map_apart(PAGES * 8192, PROT_NONE);
     unsigned watched = 0;
     struct aqi_monitor *other;
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     for (size_t i = 0; i < PAGES; i++) /* each isolated */
         assert_int_equal(munmap(at + i * 8192 + 4096, 4096), 0);
     uint64_t before = bytes_read();
@@ -275,7 +275,7 @@ static void mappings_are_bounded(void **unused)
     if (most == 0 || most > 1 << 20) skip();
     char *at = map_apart(most * 4096, PROT_NONE), *more = map_apart(SIZE, PROT_READ | PROT_WRITE);
     struct aqi_monitor *other;
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)more, 4096));
     munmap(more, SIZE);
     for (size_t i = 0; i < most / 4; i += 2)
@@ -294,7 +294,7 @@ static void only_touched_memory_is_reported(void **unused)
     struct aqi_monitor *other;
     uint64_t addr, len;
     char *at = map_apart(HEAP, PROT_READ | PROT_WRITE), *end = at + HEAP - 4096;
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)end, 4096));
     for (unsigned i = 0; i < HEAP / 4; i += 4096)
         assert_int_equal(madvise(at + i, 4096, MADV_DONTNEED), 0);
@@ -315,7 +315,7 @@ static void it_is_closed_though_its_own_stack_is_watched(void **unused)
     uintptr_t ranges[128][2];
     unsigned count = 0;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     /*
      * Returns once the monitor's thread waits for events. In a thread's first wait, the thread
      * sanitizer maps memory of its own again; if that were watched, the thread would wait for
@@ -343,11 +343,11 @@ static void pending_changes_are_seen(void **unused)
     assert_true(aqi_monitor_check(why, sizeof(why)));
     assert_true(watch(at, SIZE));
     (void)told(at);
-    assert_false(aqi_monitor_told(monitor));
+    assert_false(aqi_monitor_has_changes(monitor));
     assert_int_equal(munmap(at, SIZE), 0);
-    assert_true(aqi_monitor_told(monitor));
+    assert_true(aqi_monitor_has_changes(monitor));
     assert_true(told(at));
-    assert_false(aqi_monitor_told(monitor));
+    assert_false(aqi_monitor_has_changes(monitor));
 }
 
 /* A child's memory is not watched, and it does not wait for the monitor. */
@@ -372,7 +372,7 @@ static void a_child_that_stays_does_not_listen(void **unused)
     struct aqi_monitor *other;
     int ends[2], status;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)at, SIZE));
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
@@ -396,7 +396,7 @@ static void a_child_of_a_system_call_does_not_listen(void **unused)
     int ends[2], status;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     char *moves = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_int_equal(aqi_monitor_open(&other, why, sizeof(why)), AQ_OK);
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)at, SIZE));
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)moves, SIZE));
     void *moved = mremap(moves, SIZE, 1 << 20, MREMAP_MAYMOVE);
@@ -576,7 +576,7 @@ int main(void)
         cmocka_unit_test(mappings_that_grow_meanwhile_stay_whole),
         cmocka_unit_test(mappings_replaced_meanwhile_stay_whole),
     };
-    if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {
+    if (aqi_monitor_open(&monitor, why, sizeof(why)) != AQ_OK) {
         printf("skipped: %s\n", why);
         return 77;
     }

@@ -176,7 +176,7 @@ aq_status aqi_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut)
         reg.limits.victim.bytes = aqi_reg_probe(&reg.hooks, reg.limits.victim.bytes);
     /* Threads that make no calls here may also unmap memory. */
     if (cut && aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
-        aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
+        aqi_monitor_open(&pins->monitor, why, sizeof(why)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, name, "%s", why);
     pins->keeps = !cut || pins->monitor != NULL;
     aqi_log(AQI_LOG_INFO, name,

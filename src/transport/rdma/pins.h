@@ -103,7 +103,8 @@ void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *seg
 /* Unpin what was unmapped or is not kept, and notify the peers that hold it. */
 static inline void aqi_pins_progress(struct aqi_pins *pins)
 {
-    if (AQI_UNLIKELY(pins->due || (pins->monitor != NULL && aqi_monitor_told(pins->monitor))))
+    if (AQI_UNLIKELY(pins->due ||
+                     (pins->monitor != NULL && aqi_monitor_has_changes(pins->monitor))))
         pins->due = aqi_reg_progress(pins->reg);
 }
 
