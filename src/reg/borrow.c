@@ -8,7 +8,8 @@
 #include <string.h>
 
 /*
- * After a refusal, up to this many misses do not send requests; each refusal in a row doubles it.
+ * After a refusal, some misses send no request: one, then about twice as many after each further
+ * refusal in a row, up to this many.
  */
 enum { BORROW_PAUSE_MOST = 64 };
 
@@ -27,7 +28,7 @@ static bool borrow_covers(const struct reg_far *far, uint64_t addr)
     return addr - far->addr < far->len;
 }
 
-/* A usable piece, or else one that has been requested in the same region. */
+/* Find a usable piece, or else one that has been requested in the same region. */
 static struct reg_far *borrow_find(const struct aqi_reg *reg, uint32_t peer, uint64_t addr)
 {
     uint64_t region = reg_region(reg, addr), hash = reg_hash(peer, region);
@@ -108,7 +109,7 @@ static struct reg_far *borrow_new(struct aqi_reg *reg, uint32_t peer, uint64_t a
     return far;
 }
 
-/* Choose pieces to return so that one more may be held; false: too few are unused. */
+/* Choose pieces to return so that one more may be held. Returns false if too few are unused. */
 static bool borrow_choose(const struct reg_peer *owner, struct reg_message *message)
 {
     struct aqi_node *at = owner->unused.next;
@@ -182,8 +183,8 @@ aq_status aqi_reg_remote(struct aqi_reg *reg, uint32_t peer, uint64_t addr, uint
     return AQ_AGAIN;
 }
 
-/* Notify all waiters; each may be freed when its `ready` returns. */
-static void borrow_tell(struct reg_far *far, aq_status status, aq_status ride_status)
+/* Call `ready` of all waits for the piece, each of which may be freed when that returns. */
+static void borrow_notify(struct reg_far *far, aq_status status, aq_status ride_status)
 {
     struct aqi_reg_wait *wait = far->first;
     far->first = NULL;
@@ -208,7 +209,8 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
              (far->addr - wire->addr >= wire->len ||
               reg_region(reg, wire->addr) != reg_region(reg, far->addr) ||
               reg_region(reg, wire->addr + (wire->len - 1)) != reg_region(reg, far->addr)))
-        wrong = "is not what was requested: do all processes have the same AQ_REG_REGION?";
+        wrong = "is about other memory than was requested: give all processes the same "
+                "AQ_REG_REGION";
     else if (wire->status != AQ_OK && (far->first == NULL || !far->first->rode))
         wrong = "reports data that was not sent";
     if (wrong == NULL) return AQ_OK;
@@ -237,7 +239,7 @@ aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg
         far->mem.key_len = wire->nbytes;
         memcpy(far->key, message->bytes, wire->nbytes);
     }
-    borrow_tell(far, !lent ? AQ_ENOTSUP : revoked ? AQ_AGAIN : AQ_OK, wire->status);
+    borrow_notify(far, !lent ? AQ_ENOTSUP : revoked ? AQ_AGAIN : AQ_OK, wire->status);
     if (lent)
         reg_borrow_release(reg, far);
     else
@@ -267,7 +269,7 @@ aq_status reg_borrow_revoked(struct aqi_reg *reg, uint32_t peer, const struct re
 
 void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
 {
-    struct aqi_reg_wait *told = NULL;
+    struct aqi_reg_wait *failed = NULL;
     for (size_t row = 0; row <= reg->asked.mask; row++) {
         struct reg_entry *next = reg->asked.rows[row];
         while (next != NULL) {
@@ -275,8 +277,8 @@ void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
             next = next->next;
             if (far->peer != peer) continue;
             if (far->first != NULL) {
-                *far->last = told;
-                told = far->first;
+                *far->last = failed;
+                failed = far->first;
                 far->first = NULL;
             }
             far->state = REG_GOING;
@@ -284,9 +286,9 @@ void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
         }
     }
     reg_peer_of(reg, peer)->asked = 0;
-    while (told != NULL) { /* these may release others, so everything else is done first */
-        struct aqi_reg_wait *wait = told;
-        told = told->next;
+    while (failed != NULL) { /* last, since `ready` may release other pieces */
+        struct aqi_reg_wait *wait = failed;
+        failed = failed->next;
         wait->ride_status = AQ_EPEER;
         wait->ready(wait, AQ_EPEER);
     }

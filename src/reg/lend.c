@@ -76,10 +76,11 @@ static aq_status lend_check(const struct aqi_reg *reg, uint32_t peer, const stru
 {
     const struct reg_wire *wire = &message->wire;
     if (reg_region(reg, wire->addr) != reg_region(reg, wire->addr + (wire->len - 1)))
-        return lend_wrong(peer,
-                          "requested more than a region: do all processes have the same "
-                          "AQ_REG_REGION and page size? Request",
-                          wire->serial);
+        return lend_wrong(
+            peer,
+            "requested more than a region (give all processes the same AQ_REG_REGION, "
+            "on hosts with the same page size), with request",
+            wire->serial);
     if (wire->nbytes > reg->params.limits.ride)
         return lend_wrong(peer, "sent more data than AQ_REG_PUT_IN_MOVE allows, with request",
                           wire->serial);

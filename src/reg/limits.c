@@ -13,7 +13,7 @@
 
 /*
  * The share of pinnable memory that peers may hold, in sixteenths: if segments are registered on
- * demand (as documented for vapi-conduit), and if they are registered from the start.
+ * demand (as documented for vapi-conduit), else if they are registered from the start.
  */
 enum { LIMITS_MAIN_ON_DEMAND = 12, LIMITS_MAIN_ELSE = 1, LIMITS_PARTS = 16, LIMITS_STEPS = 64 };
 
@@ -182,6 +182,13 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine)
         machine->locked = locked.rlim_cur;
 }
 
+/* `most`: the maximum number of pieces of at least `piece` bytes; 0: as many as fit. */
+static struct aqi_reg_pool limits_pool(uint64_t bytes, uint64_t piece, uint64_t most)
+{
+    uint64_t fit = bytes / piece;
+    return (struct aqi_reg_pool){.bytes = bytes, .regions = most != 0 ? aqi_min(most, fit) : fit};
+}
+
 aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                               const struct aqi_reg_machine *machine, struct aqi_reg_limits *limits)
 {
@@ -202,19 +209,15 @@ aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                         aqi_setting_variable("AQ_REG_MAIN"), (unsigned long long)main,
                         aqi_setting_variable("AQ_REG_VICTIM"), (unsigned long long)victim,
                         (unsigned long long)all, aqi_setting_variable("AQ_REG_MAX"));
-    uint64_t region = aqi_max(config->region, machine->page);
-    *limits =
-        (struct aqi_reg_limits){.page = machine->page,
-                                /* A power of two: regions are found by address bits. */
-                                .region = UINT64_C(1) << (63 - __builtin_clzll(region)),
-                                .main = {.bytes = main, .regions = config->main_regions},
-                                .victim = {.bytes = victim, .regions = config->victim_regions},
-                                .ride = (uint32_t)config->ride};
-    uint64_t fit = main / limits->region;
-    if (limits->main.regions == 0 || limits->main.regions > fit) limits->main.regions = fit;
+    /* A power of two, since regions are found by address bits. */
+    uint64_t region = UINT64_C(1) << (63 - __builtin_clzll(aqi_max(config->region, machine->page)));
     /* Pieces outside the segments may be as small as a page. */
-    fit = victim / limits->page;
-    if (limits->victim.regions == 0 || limits->victim.regions > fit) limits->victim.regions = fit;
+    *limits = (struct aqi_reg_limits){
+        .page = machine->page,
+        .region = region,
+        .main = limits_pool(main, region, config->main_regions),
+        .victim = limits_pool(victim, machine->page, config->victim_regions),
+        .ride = (uint32_t)config->ride};
     return AQ_OK;
 }
 

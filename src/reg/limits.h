@@ -39,7 +39,7 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine);
 aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                               const struct aqi_reg_machine *machine, struct aqi_reg_limits *limits);
 
-/* AQ_REG_PROBE: how many of `most` bytes can really be pinned, determined by trying; slow. */
+/* AQ_REG_PROBE: find out by trial how many of `most` bytes can be pinned; slow. */
 uint64_t aqi_reg_probe(const struct aqi_reg_hooks *hooks, uint64_t most);
 
 #endif

@@ -5,9 +5,9 @@
 #include "reg/ranges.h"
 
 struct reg_mapped {
-    struct reg_range own;  /* the mappings that contain it */
-    struct reg_range side; /* extended by adjacent mappings of the same kind */
-    struct reg_range wide; /* extended by unmapped space around those */
+    struct reg_range own;  /* the mappings that contain the range searched for */
+    struct reg_range side; /* with adjacent mappings of the same kind */
+    struct reg_range wide; /* also with the unmapped space around those */
 };
 
 /*
@@ -17,9 +17,9 @@ struct reg_mapped {
 uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped);
 
 /*
- * Extend `range` by memory around its ends that may be one mapping with the memory inside: private
- * anonymous memory of any protection, or the continuation of a file. Returns whether there was any.
- * Allocates nothing.
+ * Extend `range` by adjacent memory that may belong to the same mapping as the memory inside:
+ * private anonymous memory of any protection, or the continuation of a file. Returns whether there
+ * was any. Allocates nothing.
  */
 bool reg_mappings_complete(struct reg_range *range);
 

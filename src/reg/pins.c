@@ -3,9 +3,7 @@
 
 #include <stdlib.h>
 
-/*
- * The number of pieces unpinned to make room for one that the system refuses; more would not help.
- */
+/* If the system refuses to pin a piece, unpin up to this many others; more would not help. */
 enum { PINS_TRIES = 8 };
 /* After this many pins at a lowered limit, it is raised by a region as a trial. */
 enum { PINS_AT_LIMIT = 256 };
@@ -47,15 +45,13 @@ static void pins_free(struct aqi_reg *reg, struct reg_pin *pin)
     free(pin);
 }
 
-/* Unpin the least needed piece; returns its bytes, or 0 if all are in use. */
-static uint64_t pins_evict(struct aqi_reg *reg)
+/* Unpin the least needed piece. Returns false if all are in use. */
+static bool pins_evict(struct aqi_reg *reg)
 {
     struct aqi_node *from = aqi_list_is_empty(&reg->doomed) ? &reg->victims : &reg->doomed;
-    if (aqi_list_is_empty(from)) return 0;
-    struct reg_pin *pin = AQI_OF(from->next, struct reg_pin, unused);
-    uint64_t bytes = pin->len;
-    pins_free(reg, pin);
-    return bytes;
+    if (aqi_list_is_empty(from)) return false;
+    pins_free(reg, AQI_OF(from->next, struct reg_pin, unused));
+    return true;
 }
 
 /* Make room for a new piece: the pools together never exceed the sum of their limits. */
@@ -70,7 +66,7 @@ static bool pins_make_room(struct aqi_reg *reg, uint64_t len, bool lent)
         if (pins_fit(&reg->counts.pinned, len, 1, &all) &&
             (lent || pins_fit(&own, len, 1, &limits->victim)))
             return true;
-        if (pins_evict(reg) == 0) return false;
+        if (!pins_evict(reg)) return false;
     }
 }
 
@@ -110,7 +106,7 @@ static aq_status pins_pin(struct aqi_reg *reg, struct reg_pin *pin, bool lent)
         reg->counts.failed++;
         if (st != AQ_ENOMEM && st != AQ_ELIMIT) return st;
         pins_lower_limit(reg);
-        if (pins_evict(reg) == 0) break;
+        if (!pins_evict(reg)) break;
     }
     return AQ_ELIMIT;
 }
@@ -137,39 +133,39 @@ static bool pins_in_use(const struct reg_pin *pin)
 }
 
 /* Whether a process may access all of the piece, since the key grants access to all of it. */
-static bool pins_allowed(const struct aqi_reg *reg, uint32_t who, const struct reg_pin *pin)
+static bool pins_allowed(const struct aqi_reg *reg, uint32_t process, const struct reg_pin *pin)
 {
     const struct aqi_reg_hooks *hooks = &reg->params.hooks;
     uint64_t from = pin->addr, to = pin->addr + pin->len;
-    return who == AQI_REG_SELF ||
-           hooks->how(hooks->host, who, pin->addr, pin->len, &from, &to) == AQI_REG_KEEP;
+    return process == AQI_REG_SELF ||
+           hooks->how(hooks->host, process, pin->addr, pin->len, &from, &to) == AQI_REG_KEEP;
 }
 
 /* An unused piece that overlaps or touches the range. */
-static struct reg_pin *pins_neighbor(const struct aqi_reg *reg, uint32_t who, uint64_t from,
+static struct reg_pin *pins_neighbor(const struct aqi_reg *reg, uint32_t process, uint64_t from,
                                      uint64_t to)
 {
     struct reg_pin *pin = NULL;
     while ((pin = pins_next(reg, reg_region(reg, from), pin)) != NULL)
         if (pin->current && !pins_in_use(pin) && pin->addr <= to && from <= pin->addr + pin->len &&
-            pins_allowed(reg, who, pin))
+            pins_allowed(reg, process, pin))
             return pin;
     return NULL;
 }
 
 /* Stop at neighbors that are in use or that the peer may not access, and absorb the others. */
-static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t *from,
+static void pins_combine(struct aqi_reg *reg, uint32_t process, uint64_t addr, uint64_t *from,
                          uint64_t *to)
 {
     struct reg_pin *pin = NULL;
     while ((pin = pins_next(reg, reg_region(reg, addr), pin)) != NULL) {
-        if (!pin->current || (!pins_in_use(pin) && pins_allowed(reg, who, pin))) continue;
+        if (!pin->current || (!pins_in_use(pin) && pins_allowed(reg, process, pin))) continue;
         if (pin->addr > addr)
             *to = aqi_min(*to, pin->addr);
         else
             *from = aqi_max(*from, pin->addr + pin->len);
     }
-    while ((pin = pins_neighbor(reg, who, *from, *to)) != NULL) {
+    while ((pin = pins_neighbor(reg, process, *from, *to)) != NULL) {
         *from = aqi_min(*from, pin->addr);
         *to = aqi_max(*to, pin->addr + pin->len);
         pins_free(reg, pin);
@@ -183,7 +179,7 @@ struct pins_range {
     uint64_t from, to;
 };
 
-static enum aqi_reg_how pins_range(const struct aqi_reg *reg, uint32_t who, uint64_t addr,
+static enum aqi_reg_how pins_range(const struct aqi_reg *reg, uint32_t process, uint64_t addr,
                                    uint64_t len, struct pins_range *range)
 {
     const struct aqi_reg_limits *limits = &reg->params.limits;
@@ -193,23 +189,23 @@ static enum aqi_reg_how pins_range(const struct aqi_reg *reg, uint32_t who, uint
     range->least_from = range->from = addr & ~(limits->page - 1);
     range->least_to = range->to = ((addr + len - 1) | (limits->page - 1)) + 1;
     enum aqi_reg_how how =
-        reg->params.hooks.how(reg->params.hooks.host, who, addr, len, &range->from, &range->to);
+        reg->params.hooks.how(reg->params.hooks.host, process, addr, len, &range->from, &range->to);
     range->from = aqi_max(aqi_min(range->from, range->least_from), region);
     range->to = aqi_min(aqi_max(range->to, range->least_to), region + limits->region);
     return how;
 }
 
-static aq_status pins_make(struct aqi_reg *reg, uint32_t who, const struct pins_range *range,
+static aq_status pins_make(struct aqi_reg *reg, uint32_t process, const struct pins_range *range,
                            bool current, struct reg_pin **made)
 {
-    bool lent = who != AQI_REG_SELF;
+    bool lent = process != AQI_REG_SELF;
     struct reg_pin *pin = calloc(1, sizeof(*pin));
     if (pin == NULL) return AQ_ENOTSUP;
     uint64_t from = range->least_from, to = range->least_to;
     if (current) {
         from = range->from;
         to = range->to;
-        pins_combine(reg, who, range->addr, &from, &to);
+        pins_combine(reg, process, range->addr, &from, &to);
     }
     pin->addr = from;
     pin->len = to - from;
@@ -231,32 +227,32 @@ static aq_status pins_make(struct aqi_reg *reg, uint32_t who, const struct pins_
     return AQ_OK;
 }
 
-aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t len,
+aq_status reg_pin_get(struct aqi_reg *reg, uint32_t process, uint64_t addr, uint64_t len,
                       struct reg_pin **pin)
 {
     struct reg_pin *found = pins_find(reg, addr);
-    bool lent = who != AQI_REG_SELF;
+    bool lent = process != AQI_REG_SELF;
     if (!lent && found != NULL) {
         reg->counts.hits++;
         *pin = found;
         return AQ_OK;
     }
     struct pins_range range;
-    enum aqi_reg_how how = pins_range(reg, who, addr, len, &range);
+    enum aqi_reg_how how = pins_range(reg, process, addr, len, &range);
     if (!lent) reg->counts.misses++;
     if (how == AQI_REG_NEVER) return AQ_ENOTSUP;
     /*
-     * If the peer may not have all of the piece, or only for one use, its memory is pinned again
-     * for that peer alone.
+     * If the peer may have only part of the piece, or for only one use, the memory is pinned again
+     * for this peer alone.
      */
-    if (found != NULL && how == AQI_REG_KEEP && pins_allowed(reg, who, found)) {
+    if (found != NULL && how == AQI_REG_KEEP && pins_allowed(reg, process, found)) {
         if (found->holders == 0 &&
             !pins_fit(&reg->counts.lent, found->len, 1, &reg->params.limits.main))
             return AQ_ENOTSUP;
         *pin = found;
         return AQ_OK;
     }
-    return pins_make(reg, who, &range, how == AQI_REG_KEEP && found == NULL, pin);
+    return pins_make(reg, process, &range, how == AQI_REG_KEEP && found == NULL, pin);
 }
 
 /* The piece is unused now, except perhaps by peers that have yet to return it. */
@@ -275,7 +271,7 @@ static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
     aqi_list_append(pin->current ? &reg->victims : &reg->doomed, &pin->unused);
     for (;;) { /* pieces returned by a peer count here */
         struct aqi_reg_pool own = pins_own(reg);
-        if (pins_fit(&own, 0, 0, &reg->params.limits.victim) || pins_evict(reg) == 0) return;
+        if (pins_fit(&own, 0, 0, &reg->params.limits.victim) || !pins_evict(reg)) return;
     }
 }
 

@@ -15,18 +15,18 @@
  * delivered, call aqi_reg_peer_down.
  *
  * Nothing here waits, so nothing can deadlock: an owner answers at once, even if it has no room; a
- * borrower whose pieces are all in use gets AQ_ENOTSUP. That always means: not by a registration,
- * not now; transfer it by messages (or through a buffer that is always registered).
+ * borrower whose pieces are all in use gets AQ_ENOTSUP. AQ_ENOTSUP always means that no
+ * registration is available now: transfer the data by messages, or through a buffer that is always
+ * registered.
  *
  * No key outlives its memory. The hook `changed` reports memory that was unmapped or replaced
  * (monitor.h); each call here calls it first. Pieces pinned there are no longer found; those in
  * local use stay until they are released; peers that hold them are notified (revoked) and return
  * them. Until all have done so, aqi_reg_fenced returns true, and the transport must not let any
  * message, or other sign of the change, leave this process; so no process can know of the new
- * memory and use an old key. With `cut`, such keys are deregistered at once, which a network
- * answers with an error: then accesses that bypass the fence cannot write into memory that is gone
- * either, but a transfer in progress to other parts of the piece may be rejected, and the transport
- * must repeat it.
+ * memory and use an old key. With `cut`, such keys are also deregistered at once, so accesses that
+ * bypass the fence fail instead of writing into memory that is gone; but the network may reject a
+ * transfer in progress to other parts of the piece, which the transport must repeat.
  */
 #ifndef AQI_REG_H
 #define AQI_REG_H
@@ -44,7 +44,7 @@ struct aqi_reg;
 enum aqi_reg_how {
     AQI_REG_NEVER, /* not at all: not ours, or known to fail */
     AQI_REG_ONCE,  /* for this transfer only: changes would not be detected */
-    AQI_REG_KEEP   /* and kept */
+    AQI_REG_KEEP   /* for this transfer and later ones */
 };
 
 /* A pool: it is full if either limit is reached. */
@@ -84,8 +84,8 @@ struct aqi_reg_hooks {
      * its last, but only over memory whose changes are detected: in a segment all of it, elsewhere
      * preferably nothing (docs/architecture.md explains why).
      */
-    enum aqi_reg_how (*how)(void *host, uint32_t who, uint64_t addr, uint64_t len, uint64_t *from,
-                            uint64_t *to);
+    enum aqi_reg_how (*how)(void *host, uint32_t process, uint64_t addr, uint64_t len,
+                            uint64_t *from, uint64_t *to);
     /* The next range of memory that has changed since the last call; false: none. */
     bool (*changed)(void *host, uint64_t *addr, uint64_t *len);
     /*
@@ -156,8 +156,8 @@ struct aqi_reg_wait {
     const void *bytes;
     size_t nbytes;
     uint8_t tag;
-    bool rode; /* the data was sent along: whatever the status of ready, it has arrived, with ... */
-    aq_status ride_status; /* ... the result of the owner's `ride`, valid in ready */
+    bool rode; /* set if the data was sent along: whatever the status passed to ready, */
+    aq_status ride_status; /* it has arrived, with this result of the owner's `ride` (in ready) */
     uint64_t addr, len;    /* private to the cache from here on */
     struct aqi_reg_wait *next;
 };

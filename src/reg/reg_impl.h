@@ -66,8 +66,8 @@ struct reg_far {
 
 struct reg_peer {
     uint32_t held;   /* pieces of it that we hold or have requested */
-    uint32_t asked;  /* of those, the ones without an answer */
-    uint32_t may;    /* how many it lends us */
+    uint32_t asked;  /* those of them that it has not answered yet */
+    uint32_t may;    /* number of pieces that it lends us */
     uint32_t lent;   /* pieces of ours that it holds */
     uint32_t owed;   /* answers to it that are waiting for room */
     uint32_t pause;  /* misses for which no request is sent, since the owner had no room */
@@ -120,7 +120,7 @@ bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *mess
  * Find or create the piece with `addr`, for a peer or AQI_REG_SELF; returns AQ_OK or AQ_ENOTSUP. It
  * must be used or lent at once.
  */
-aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t len,
+aq_status reg_pin_get(struct aqi_reg *reg, uint32_t process, uint64_t addr, uint64_t len,
                       struct reg_pin **pin);
 void reg_pin_use(struct reg_pin *pin);
 void reg_pin_unuse(struct aqi_reg *reg, struct reg_pin *pin);

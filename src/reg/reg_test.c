@@ -42,14 +42,14 @@ static void world_unpin(void *host, const struct aqi_reg_mem *mem)
     world.unpins++;
 }
 
-static enum aqi_reg_how world_how(void *host, uint32_t who, uint64_t addr, uint64_t len,
+static enum aqi_reg_how world_how(void *host, uint32_t process, uint64_t addr, uint64_t len,
                                   uint64_t *from, uint64_t *to)
 {
     if (!world.exact) {
         *from = 0;
         *to = UINT64_MAX;
     }
-    return who == AQI_REG_SELF ? AQI_REG_KEEP : world.how;
+    return process == AQI_REG_SELF ? AQI_REG_KEEP : world.how;
 }
 
 static bool world_changed(void *host, uint64_t *addr, uint64_t *len)
