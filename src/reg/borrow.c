@@ -204,7 +204,7 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
 {
     const char *wrong = NULL;
     if (far == NULL || far->state != REG_ASKED)
-        wrong = "was never requested";
+        wrong = "matches no outstanding request";
     else if (wire->nbytes != 0 &&
              (far->addr - wire->addr >= wire->len ||
               reg_region(reg, wire->addr) != reg_region(reg, far->addr) ||
@@ -212,7 +212,7 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
         wrong = "is about other memory than was requested: give all processes the same "
                 "AQ_REG_REGION";
     else if (wire->status != AQ_OK && (far->first == NULL || !far->first->rode))
-        wrong = "reports data that was not sent";
+        wrong = "is also about data that was not sent";
     if (wrong == NULL) return AQ_OK;
     return aqi_fail(AQ_EPROTO, "reg", "the answer of peer %" PRIu32 " to request %" PRIu64 " %s",
                     peer, wire->serial, wrong);

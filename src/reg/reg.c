@@ -20,7 +20,7 @@ static aq_status reg_check(const struct aqi_reg_limits *limits)
             limits->region, limits->page);
     if (limits->ride > AQI_REG_RIDE_MAX)
         return aqi_fail(AQ_EINVAL, "reg",
-                        "%" PRIu32 " bytes of data cannot be sent along; the maximum is %u",
+                        "AQ_REG_PUT_IN_MOVE: %" PRIu32 " bytes exceed the maximum of %u",
                         limits->ride, AQI_REG_RIDE_MAX);
     return AQ_OK;
 }
