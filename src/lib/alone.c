@@ -28,7 +28,7 @@ static bool alone_alert(void *arg)
     return false;
 }
 
-/* A transport cannot continue, and there is no launcher to report it to. */
+/* A transport cannot continue, and no launcher reports the reason. */
 static void alone_fatal(void *arg, const char *why)
 {
     (void)arg;

@@ -15,7 +15,7 @@ struct lib_config lib_config;
 /* In the order of enum aqi_trace_format. */
 static const char *const trace_formats[] = {"auto", "chrome", "text", NULL};
 
-/* GASNET_FIREHOSE_VERBOSE: messages of the library about registrations. */
+/* GASNET_FIREHOSE_VERBOSE: messages about registrations, which ibv and ofi print. */
 static const struct aqi_setting_word log_words[] = {
     AQI_SETTING_WORDS("warn", "warn,ibv=info,ofi=info")};
 
@@ -98,7 +98,7 @@ struct aqi_settings_table *const *lib_tables(size_t *count)
     return tables;
 }
 
-aq_status lib_load_settings(bool ask)
+aq_status lib_load_settings(bool once)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool loaded;
@@ -106,7 +106,7 @@ aq_status lib_load_settings(bool ask)
     size_t count;
     struct aqi_settings_table *const *all = lib_tables(&count);
     pthread_mutex_lock(&lock);
-    if (!loaded || !ask) status = aqi_settings_load(all, count);
+    if (!loaded || !once) status = aqi_settings_load(all, count);
     loaded = true;
     aq_status st = status;
     pthread_mutex_unlock(&lock);

@@ -34,13 +34,11 @@ static struct {
     _Atomic unsigned users; /* aq_init calls without a matching aq_finalize yet */
     atomic_bool leaving;
     _Atomic uint64_t exit_wait_ns; /* of aq_init_params */
-    atomic_bool said; /* the launcher has been notified that this process ends, or need not be */
-    /*
-     * For aq_exit_together: this process waits for the end of the job; that end has been announced.
-     */
-    atomic_bool waiting, told;
-    atomic_bool asked; /* other ranks have asked whether this process also ends */
-    atomic_int come;   /* number of ranks that wanted to end when they asked */
+    atomic_bool announced;         /* the launcher knows that this process ends, or need not know */
+    /* For aq_exit_together: this process waits for the end of the job; the job ends. */
+    atomic_bool waiting, job_ends;
+    atomic_bool queried; /* other ranks have asked whether this process ends, too */
+    atomic_int ready;    /* number of ranks that were ready to end when they asked */
 } lib;
 
 /* This thread ends the process. */
@@ -62,38 +60,35 @@ static bool init_launched(const struct aqi_boot *boot)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-/*
- * The first thread's exit code counts, except that a nonzero code takes precedence over 0, as in
- * the job.
- */
+/* The exit code: that of the first thread, but a nonzero code takes precedence, as in the job. */
 static atomic_int init_code = LIB_CODE_UNKNOWN;
 
 static int init_keep(int code)
 {
     int first = atomic_load(&init_code);
-    bool forked = lib.pid != 0 && lib.pid != getpid(); /* is not affected by its parent's end */
+    bool forked = lib.pid != 0 && lib.pid != getpid(); /* the code of its parent does not count */
     while (forked || first == LIB_CODE_UNKNOWN || (first == 0 && code != 0))
         if (atomic_compare_exchange_strong(&init_code, &first, code)) return code;
     return first;
 }
 
 /*
- * The launcher sends SIGTERM, and later SIGKILL, to processes that have not noticed the end; here
- * SIGTERM would cut off the last output.
+ * At the end of the job, the launcher sends SIGTERM, and later SIGKILL, to processes that still
+ * run. Here SIGTERM would cut off the last output.
  */
-static void init_ignore_requests(void)
+static void init_ignore_sigterm(void)
 {
     if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN);
 }
 
-static void init_over(void)
+static void init_time_is_up(void)
 {
     _exit(atomic_load(&init_code));
 }
 
 /*
- * Serialized, so that no thread ends the process while another still writes or leaves a manager;
- * except for a signal handler that has interrupted the one that does.
+ * One thread at a time, so that none ends the process while another still writes output or leaves a
+ * manager. A signal handler that has interrupted such a step skips it.
  */
 static void init_in_turn(void (*step)(void))
 {
@@ -113,14 +108,14 @@ static void init_depart(void)
 }
 
 /*
- * The last steps of a process when the job ends: flush the program's output, but not forever
- * (another thread may hold a stream's lock, or a pipe be full).
+ * The last steps of a process when the job ends. The time for flushing the program's output is
+ * limited, since another thread may hold a stream's lock, or a pipe may be full.
  */
 static _Noreturn void init_leave(int code)
 {
     code = init_keep(code);
-    signal(SIGTERM, SIG_IGN); /* from here on there is a time limit, also without a launcher */
-    lib_limit(init_over);
+    signal(SIGTERM, SIG_IGN); /* the time is limited from here on, even without a launcher */
+    lib_limit(init_time_is_up);
     init_in_turn(lib_outputs_end);
     fflush(NULL);
     if (lib.boot != NULL && lib.pid == getpid()) init_in_turn(init_depart);
@@ -128,30 +123,30 @@ static _Noreturn void init_leave(int code)
 }
 
 /*
- * Another thread ends the process and may not have announced it yet; without the announcement, the
- * launcher would treat our end as a death. That thread may hang, so the wait is limited.
+ * Wait until the thread that ends the process has announced the exit: without the announcement, the
+ * launcher would treat it as a death. That thread may hang, so the wait is limited.
  */
-static void init_await_said(void)
+static void init_await_announcement(void)
 {
     enum { TICK_NS = 100000 };
     const struct timespec tick = {.tv_nsec = TICK_NS};
     uint64_t ticks = lib_patience_ns() / TICK_NS;
-    for (; ticks != 0 && !atomic_load(&lib.said) && !atomic_load(&lib.told); ticks--)
+    for (; ticks != 0 && !atomic_load(&lib.announced) && !atomic_load(&lib.job_ends); ticks--)
         (void)nanosleep(&tick, NULL);
 }
 
 /*
  * The first thread announces the exit, even from a signal handler that interrupts it; others wait
- * for it.
+ * until it has.
  */
-static void init_say_exit(bool first, int code, const char *why)
+static void init_announce_exit(bool first, int code, const char *why)
 {
-    init_ignore_requests(); /* the answer may arrive before we continue */
-    if (first || (leaver && !atomic_load(&lib.said))) {
+    init_ignore_sigterm(); /* it may arrive before we continue */
+    if (first || (leaver && !atomic_load(&lib.announced))) {
         lib.boot->kind->exit(lib.boot, code, why);
-        atomic_store(&lib.said, true);
+        atomic_store(&lib.announced, true);
     } else {
-        init_await_said();
+        init_await_announcement();
     }
 }
 
@@ -160,8 +155,8 @@ _Noreturn void aq_exit(int code)
     code = init_keep(code);
     bool first = init_begin_leaving();
     if (lib.boot == NULL || lib.pid != getpid()) init_leave(code);
-    bool waited_for = atomic_load(&lib.waiting) && !atomic_load(&lib.told);
-    init_say_exit(first || waited_for, code, NULL);
+    bool waiting = atomic_load(&lib.waiting) && !atomic_load(&lib.job_ends);
+    init_announce_exit(first || waiting, code, NULL);
     init_leave(code);
 }
 
@@ -173,12 +168,12 @@ static void init_leave_with_job(int code)
 {
     struct sigaction action;
     if (atomic_load(&lib.waiting)) {
-        atomic_store(&lib.told, true);
+        atomic_store(&lib.job_ends, true);
         return;
     }
     code = init_keep(code);
     (void)init_begin_leaving();
-    atomic_store(&lib.said, true);
+    atomic_store(&lib.announced, true);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN) {
         sigset_t set;
@@ -202,7 +197,7 @@ static void init_on_process_exit(int code, void *arg)
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     int first = code != LIB_CODE_UNKNOWN ? init_keep(code) : atomic_load(&init_code);
     if (!aqi_job_config.catch_exit) {
-        /* Others may wait for what it sent last, which the network may have lost. */
+        /* Others may wait for its last messages, which the network may have lost. */
         aqi_core_deliver(aqi_job_config.exit_timeout_ns);
         (void)lib.boot->kind->reach(lib.boot, AQI_BOOT_LEFT);
     } else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
@@ -214,16 +209,16 @@ static void init_on_process_exit(int code, void *arg)
                  "processes that have not finished; call aq_finalize in every process, or aq_exit "
                  "if this is intended",
                  code);
-        init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
+        init_announce_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
-    init_ignore_requests();
+    init_ignore_sigterm();
     aqi_core_halt_progress();
     init_in_turn(lib_outputs_end);
     init_in_turn(init_depart);
     if (first != code) init_leave(first);
 }
 
-#ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
+#ifndef __GLIBC__ /* without on_exit, only aqrun sees the code, when the process has ended */
 static void lib_at_exit(void)
 {
     init_on_process_exit(LIB_CODE_UNKNOWN, NULL);
@@ -240,9 +235,9 @@ static int on_exit(void (*function)(int code, void *arg), void *arg)
 /* --- the core's interface to the job --------------------------------------------------------- */
 
 /*
- * Results of collective calls and events arrive over one control channel, and only one thread reads
- * it. Event processing skips it while another thread makes a collective call, which handles events,
- * too.
+ * Held by the thread that reads the control channel, over which both events and the results of
+ * collective calls arrive. While a thread makes a collective call, which also handles events, the
+ * others do not wait for it to read theirs.
  */
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 
@@ -251,8 +246,8 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
     (void)arg;
     switch (event->type) {
     case AQI_BOOT_ENDING:
-        atomic_store(&lib.come, event->code);
-        atomic_store(&lib.asked, true);
+        atomic_store(&lib.ready, event->code);
+        atomic_store(&lib.queried, true);
         if (aqi_core_on_progress_thread()) aqi_core_news();
         break;
     case AQI_BOOT_EXIT:
@@ -276,18 +271,18 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
 static void init_answer(void)
 {
     enum { ENOUGH = 4, APART_NS = 50000000 };
-    static _Atomic unsigned questions;
+    static _Atomic unsigned queries;
     static _Atomic uint64_t last_ns;
-    static atomic_int come;
-    if (AQI_LIKELY(!atomic_load_explicit(&lib.asked, memory_order_relaxed)) ||
-        aqi_core_on_progress_thread() || !atomic_exchange(&lib.asked, false))
+    static atomic_int last_ready;
+    if (AQI_LIKELY(!atomic_load_explicit(&lib.queried, memory_order_relaxed)) ||
+        aqi_core_on_progress_thread() || !atomic_exchange(&lib.queried, false))
         return;
     uint64_t now = aqi_now_ns();
-    int others = atomic_load(&lib.come);
-    if (atomic_exchange(&come, others) != others) questions = 0;
-    if (questions != 0 && now - last_ns < APART_NS) return;
+    int ready = atomic_load(&lib.ready);
+    if (atomic_exchange(&last_ready, ready) != ready) queries = 0;
+    if (queries != 0 && now - last_ns < APART_NS) return;
     last_ns = now;
-    if (++questions == ENOUGH && !atomic_load(&lib.leaving))
+    if (++queries == ENOUGH && !atomic_load(&lib.leaving))
         (void)lib.boot->kind->ending(lib.boot, 0, AQI_BOOT_WAIT_NONE);
 }
 
@@ -356,7 +351,7 @@ static void init_boot_fatal(void *arg, const char *why)
     struct aqi_boot *boot = arg;
     int code = init_keep(EXIT_FAILURE);
     aqi_log(init_launched(boot) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
-    init_say_exit(init_begin_leaving(), code, why);
+    init_announce_exit(init_begin_leaving(), code, why);
     init_leave(code);
 }
 
@@ -375,7 +370,7 @@ struct aqi_core_boot lib_core_boot(struct aqi_boot *boot)
 
 /* --- ending together -------------------------------------------------------------------------- */
 
-/* Maximum time counted for a round of waiting, in which the process may have been stopped. */
+/* Maximum time that a round of waiting counts for, since the process may have been stopped. */
 #define ROUND_NS 100000000u
 
 /* Wait until the launcher announces the end of the job, or has ended. */
@@ -383,10 +378,10 @@ static void init_await_end(uint64_t wait_ns)
 {
     struct pollfd control_fd = {.fd = lib.boot->fd, .events = POLLIN};
     uint64_t waited = 0, now = aqi_now_ns(), before;
-    while (!atomic_load(&lib.told) && waited < wait_ns) {
+    while (!atomic_load(&lib.job_ends) && waited < wait_ns) {
         aqi_core_ending();
         init_boot_attend(lib.boot);
-        if (!atomic_load(&lib.told)) (void)poll(&control_fd, 1, 1);
+        if (!atomic_load(&lib.job_ends)) (void)poll(&control_fd, 1, 1);
         before = now;
         now = aqi_now_ns();
         waited += aqi_min(now - before, ROUND_NS);
@@ -434,7 +429,8 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     return AQ_OK;
 }
 
-/* A program that names none does not expect mode everything: attaching would allocate nothing. */
+/* Mode everything only on request: attaching allocates nothing then, which a program must expect.
+ */
 static unsigned init_segment_modes(const aq_init_params *params)
 {
     return params->segment_modes != 0
@@ -460,11 +456,11 @@ int aq_job_launched(void)
     return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_specified();
 }
 
-/* If processes are bound, the cores that one may use do not show how many all of them share. */
+/* The affinity mask of a bound process does not show how many cores all ranks of the host share. */
 static uint32_t init_local_cores(void)
 {
-    uint64_t told = aqi_job_config.local_cores;
-    return told != 0 ? (uint32_t)told : aqi_cores();
+    uint64_t cores = aqi_job_config.local_cores;
+    return cores != 0 ? (uint32_t)cores : aqi_cores();
 }
 
 static const char *init_name(const char *given, const char *own)
@@ -499,8 +495,8 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
     return st;
 }
 
-/* A start that failed on this rank fails for all: send the launcher the reason, which notifies
- * the others. */
+/* A start that fails on one rank fails on all: send the reason to the launcher, which notifies the
+ * others. */
 static aq_status init_give_up(aq_status st)
 {
     struct aqi_boot *boot = atomic_exchange(&lib.boot, NULL);
@@ -512,16 +508,15 @@ static aq_status init_give_up(aq_status st)
     return st;
 }
 
-/* Bad settings, usually the same in all ranks: aqrun reports them once, if it can be reached. It
- * has checked the settings that it needs itself before starting us. */
+/* Bad settings are usually the same in all ranks: aqrun reports them once, if it can be reached. It
+ * has checked its own settings before it started us. */
 static aq_status init_refuse_settings(aq_status st)
 {
     char why[1024];
     snprintf(why, sizeof(why), "%s", aq_error_message());
     aq_status joined = aqi_boot_open(&lib.boot);
     aqi_fail_defer(false);
-    if (joined == AQ_OK ||
-        joined == AQ_EPEER) /* another rank has reported it, and so the job ends */
+    if (joined == AQ_OK || joined == AQ_EPEER) /* AQ_EPEER: another rank has reported them */
         (void)aqi_fail_quiet(st, "%s", why);
     else
         (void)aqi_fail(st, "base", "%s", why);
@@ -529,8 +524,8 @@ static aq_status init_refuse_settings(aq_status st)
 }
 
 /*
- * Descriptors 0 to 2 must be in use, or a socket of ours becomes the program's standard output: its
- * output would go to aqrun or to a peer.
+ * Descriptors 0 to 2 must be in use. Otherwise a socket of ours could become the program's standard
+ * output, which would go to aqrun or to a peer.
  */
 static void init_fill_standard(void)
 {
@@ -541,7 +536,7 @@ static void init_fill_standard(void)
     if (fd >= 0) close(fd);
 }
 
-/* Other threads may raise it at the same time. */
+/* Raise exit_wait_ns; other threads may do so at the same time. */
 static void init_wait_longer(uint64_t ns)
 {
     uint64_t now = atomic_load(&lib.exit_wait_ns);
@@ -550,8 +545,8 @@ static void init_wait_longer(uint64_t ns)
 }
 
 /*
- * aq_init in a process that is in the job already, usually by another library of the program. Modes
- * in effect can no longer be changed, so they must suffice for the caller.
+ * aq_init in a process that is already in the job, usually by another library of the program. The
+ * modes in effect can no longer be changed, so they must suffice for the caller.
  */
 static aq_status init_again(const aq_init_params *params, aq_team **world)
 {

@@ -1,4 +1,4 @@
-/* Shared by the files of src/lib: the settings that belong to no other folder, and a few calls. */
+/* Shared by the files of src/lib, including the settings that belong to no other folder. */
 #ifndef AQI_LIB_LIB_H
 #define AQI_LIB_LIB_H
 
@@ -25,15 +25,15 @@ extern const char *const lib_other_names[];
 
 /*
  * Read the environment into all tables: always in aq_init, so that the program may set variables
- * before it; for queries (`ask`) only if not yet done, since a running job uses the values.
- * Thread-safe; queries get the previous result.
+ * before it; with `once`, for queries, only if that was not done before, since a running job uses
+ * the values. Returns the result of the last reading. Thread-safe.
  */
-aq_status lib_load_settings(bool ask);
+aq_status lib_load_settings(bool once);
 
 /* The outputs of a process: open the files for counters and trace named by the settings, or the
  * connections to them, and handle signals that would end the process. */
 aq_status lib_outputs_begin(struct aqi_boot *boot);
-/* The same without a job, only for counters, also after lib_outputs_end. */
+/* The same without a job, for counters only. May be called again after lib_outputs_end. */
 aq_status lib_outputs_begin_alone(const char *front);
 /* Write all outputs, on the first call since they were opened. Async-signal-safe. */
 void lib_outputs_end(void);
@@ -43,10 +43,10 @@ struct aqi_core_boot lib_core_boot(struct aqi_boot *boot);
 
 /* Time limit for the last steps of a process: less than aqrun allows. */
 uint64_t lib_patience_ns(void);
-/* After that time, call `over` in a signal handler. */
-void lib_limit(void (*over)(void));
+/* When that time is up, call `expire` in a signal handler. */
+void lib_limit(void (*expire)(void));
 
-/* Exchanged by ranks first; the same format in every version. */
+/* The first data that ranks exchange; the format is the same in every version. */
 struct lib_mark {
     uint64_t settings; /* hash of all values of the rows marked `same` */
     uint32_t rows;     /* hash of their names */
@@ -60,8 +60,8 @@ static_assert(sizeof(struct lib_mark) == 32, "no padding");
  * Compare the versions of the library and of the formats between ranks, and the rows marked `same`,
  * with those of all ranks. Collective.
  *
- * @return AQ_OK, AQ_EPROTO or AQ_ESETTING everywhere: the message names what differs, two ranks and
- *         the versions or values.
+ * @return AQ_OK, AQ_EPROTO or AQ_ESETTING, the same in all ranks. The message names the difference,
+ *         two ranks, and their versions or values.
  */
 aq_status lib_compare_ranks(struct aqi_boot *boot);
 

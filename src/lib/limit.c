@@ -10,20 +10,21 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Counted in rounds: a process that is stopped or has no core gets few, and loses no output. */
+/* Time is counted in rounds, of which a process that is stopped or has no core gets few, so that it
+ * loses no output. */
 enum { LIMIT_ROUNDS = 10 };
 
 static struct {
-    void (*_Atomic over)(void); /* NULL: no limit */
+    void (*_Atomic expire)(void); /* NULL: no limit */
     atomic_int rounds;
     atomic_int number; /* of the signal about to terminate the process */
 } limit;
 
 static void limit_on_alarm(int number)
 {
-    void (*over)(void) = atomic_load(&limit.over);
+    void (*expire)(void) = atomic_load(&limit.expire);
     (void)number;
-    if (over != NULL && atomic_fetch_add(&limit.rounds, 1) + 1 >= LIMIT_ROUNDS) over();
+    if (expire != NULL && atomic_fetch_add(&limit.rounds, 1) + 1 >= LIMIT_ROUNDS) expire();
 }
 
 static void limit_set_timer(uint64_t round_us)
@@ -33,16 +34,21 @@ static void limit_set_timer(uint64_t round_us)
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
 }
 
-void lib_limit(void (*over)(void))
+static void limit_unblock(int number)
 {
     sigset_t set;
-    atomic_store(&limit.over, over);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void lib_limit(void (*expire)(void))
+{
+    atomic_store(&limit.expire, expire);
     signal(SIGALRM, SIG_IGN); /* drops a pending signal of the program's timer */
     limit_set_timer(lib_patience_ns() / LIMIT_ROUNDS / 1000);
     signal(SIGALRM, limit_on_alarm);
-    sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
+    limit_unblock(SIGALRM); /* this may be the progress thread */
 }
 
 uint64_t lib_patience_ns(void)
@@ -53,18 +59,15 @@ uint64_t lib_patience_ns(void)
 static void limit_die(void)
 {
     int number = atomic_load(&limit.number);
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, number);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    limit_unblock(number);
     raise(number);
 }
 
 void aq_job_flush(int number)
 {
     FILE *const streams[] = {stdout, stderr};
-    bool ours = atomic_load(&limit.over) == NULL; /* otherwise the process is already leaving */
-    void (*over)(void) = limit_die;
+    bool ours = atomic_load(&limit.expire) == NULL; /* otherwise the process is already leaving */
+    void (*expire)(void) = limit_die;
     atomic_store(&limit.number, number);
     if (ours) lib_limit(limit_die);
     for (size_t i = 0; i < AQI_COUNT_OF(streams); i++)
@@ -72,5 +75,5 @@ void aq_job_flush(int number)
             fflush_unlocked(streams[i]);
             funlockfile(streams[i]);
         }
-    if (ours && atomic_compare_exchange_strong(&limit.over, &over, NULL)) limit_set_timer(0);
+    if (ours && atomic_compare_exchange_strong(&limit.expire, &expire, NULL)) limit_set_timer(0);
 }

@@ -1,5 +1,4 @@
-/* The GASNET_ variables that are not settings: known, so that setting them does not cause a
- * warning about a misspelled name. */
+/* The GASNET_ variables that are not settings, which are not reported as misspelled names. */
 #include "lib/lib.h"
 
 const char *const lib_other_names[] = {

@@ -25,8 +25,8 @@ static struct {
 } outputs = {.stats = -1};
 
 /*
- * Fatal signals. SIGQUIT is not among them: to a program that handles it, it is a request to leave
- * (init_leave_with_job); otherwise it is for a core dump.
+ * Fatal signals, except SIGQUIT: for a program that handles it, it is a request to leave
+ * (init_leave_with_job); otherwise it requests a core dump.
  */
 static const int deadly[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT,
                              SIGSYS,  SIGTERM, SIGINT, SIGHUP, SIGXCPU};
@@ -51,7 +51,7 @@ static void outputs_watch_signals(void)
     }
 }
 
-/* Share the counters with monitors of the running job; without them, these only show less. */
+/* Share the counters with monitors of the running job, which show less without them. */
 static void outputs_show_counters(struct aqi_boot *boot)
 {
     int fd;
@@ -103,7 +103,7 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
     return st;
 }
 
-/* If standard error is the one that aqrun passed, send messages to aqrun itself. */
+/* Send messages to aqrun itself as long as standard error is the one that aqrun has passed. */
 static void outputs_join_log(struct aqi_boot *boot)
 {
     unsigned long long device, number;
@@ -134,8 +134,8 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
 }
 
 /*
- * No signals are handled: they are the program's, and a provider may be unloaded before the process
- * ends. Without rank, the file name has the process ID.
+ * Handles no signals: they are the program's, and a provider may be unloaded before the process
+ * ends. In the file name, the process ID replaces the rank.
  */
 aq_status lib_outputs_begin_alone(const char *front)
 {

@@ -1,5 +1,5 @@
-/* Comparing versions and settings at the start: better an error now than a job that hangs or
- * corrupts data later. */
+/* Compares versions and settings of all ranks at the start: better an error now than a job that
+ * hangs or corrupts data later. */
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/wire.h"
@@ -89,7 +89,7 @@ static const char *same_version(const struct lib_mark *mark, char text[32])
     return text;
 }
 
-static_assert(AQI_WIRE_OF_JOB <= sizeof(((struct lib_mark *)NULL)->wires), "each has its place");
+static_assert(AQI_WIRE_OF_JOB <= sizeof(((struct lib_mark *)NULL)->wires), "room for each format");
 
 /* Development builds of one release may also differ. */
 static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
@@ -108,7 +108,7 @@ static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
     return AQ_OK;
 }
 
-/* All ranks get the same result. An incompatibility is an error; other differences, one warning. */
+/* An incompatibility is an error, and other differences are one warning. */
 static aq_status same_versions(const struct aqi_boot_info *info, const struct lib_mark *all)
 {
     uint32_t others = 0, other = 0;
