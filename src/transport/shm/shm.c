@@ -120,7 +120,7 @@ static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_mediu
     return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
 }
 
-/* The properties that must be equal in all processes that share inboxes. */
+/* The dimensions of inboxes, which must be equal in all processes that share them. */
 struct measures {
     size_t slots, payload, piece;
 };
@@ -157,13 +157,10 @@ static struct measures shm_measures_here(const struct aqi_tp_params *params, siz
 
 static bool shm_power_between(size_t value, size_t least, size_t most)
 {
-    return value >= least && value <= most && (value & (value - 1)) == 0;
+    return value >= least && value <= most && aqi_is_power_of_two(value);
 }
 
-/*
- * Read the dimensions that a stranger gives: accept everything that settings could have produced,
- * and nothing else.
- */
+/* Read the dimensions in an address, which is not trusted: accept only those of valid settings. */
 static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_medium,
                                     struct measures *out)
 {
@@ -187,8 +184,8 @@ static struct shm_layout shm_layout_for(const struct aqi_tp_params *params,
         aqi_round_up(sizeof(struct shm_channel_head) +
                          SHM_RINGS * (layout.slots * sizeof(struct shm_slot) + payload),
                      aqi_page_size());
-    size_t bytes =
-        2 * aqi_round_up(layout.ranks, AQI_CACHE_LINE); /* shm_polled_of and _calling_of */
+    /* For shm_polled_of and shm_calling_of. */
+    size_t bytes = 2 * aqi_round_up(layout.ranks, AQI_CACHE_LINE);
     layout.inbox = aqi_round_up(sizeof(struct shm_inbox) + bytes, aqi_page_size());
     layout.channels = layout.inbox * layout.ranks;
     layout.total = layout.channels + (size_t)layout.ranks * layout.ranks * layout.channel;
@@ -303,7 +300,7 @@ static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
     aq_status st = shm->params.hooks.lookup(shm->params.hooks.host, &shm->tp, id, bytes, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    /* If the "peer" were ourselves, we would trust its keys, which name memory here. */
+    /* The keys of this process are trusted, so no peer may pretend to be it. */
     if (!shm_read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
         (addr.rank == shm->params.local_rank) != (id == shm->params.self))
         return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u is malformed", id);
@@ -317,7 +314,7 @@ static aq_status shm_check_inbox(const struct shm_tp *shm, const struct shm_inbo
     if (inbox->magic != SHM_MAGIC || inbox->rank != rank)
         return aqi_fail(AQ_EPROTO, "shm",
                         "the inbox of local rank %u is not set up, or was set up by another build "
-                        "of the library",
+                        "of the library: use the same build in all processes",
                         rank);
     if (inbox->slots != shm->layout.slots ||
         inbox->payload != (uint64_t)shm->layout.lines * AQI_CACHE_LINE)
@@ -348,7 +345,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->fence = inbox->fence || !shm->membarrier;
     peer->polled = shm_polled_of(inbox, shm->params.local_rank);
     peer->calling = shm_calling_of(shm, inbox, shm->params.local_rank);
-    /* Its process id is unverified, and could be that of another process that we may write to. */
+    /* The process ID that a stranger gives could be that of another process that we may access. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_tx_init(shm, &peer->tx[ring], ring, rank);

@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 /*
- * How long to watch a peer, which covers the copying of a fragment; how often it must poll in that
- * time to count as waiting in a loop, rather than making a call or two; how long a result is valid:
- * a negative one up to 2^ABSENT_TIMES times as long.
+ * A peer is watched for WATCH_NS, which covers the copying of a fragment. If it polls LEAST_ROUNDS
+ * times meanwhile, it waits in a loop, rather than making a call or two. That holds for VERDICT_NS;
+ * that it does not, for ABSENT_NS, doubled each time up to ABSENT_TIMES times.
  */
 enum { WATCH_NS = 3000, LEAST_ROUNDS = 2, VERDICT_NS = 10000, ABSENT_NS = 20000 };
 #define ABSENT_TIMES 5u
 
 /*
- * A sleeping peer would help once it is awake. Waking it takes as long as moving WAKE_BYTES by CMA,
- * and each call takes as long as moving CALL_BYTES.
+ * A sleeping peer copies its half once it is awake. Waking it takes as long as moving WAKE_BYTES by
+ * CMA, and each call takes as long as moving CALL_BYTES.
  */
 enum { WAKE_BYTES = 384 << 10, CALL_BYTES = 16 << 10 };
 
@@ -58,7 +58,7 @@ const char *shm_cma_state(const struct shm_tp *shm)
 
 /* --- moving ---------------------------------------------------------------------------------- */
 
-/* Make one call, which may be partial. Returns the number of bytes; 0: see `errno`. */
+/* Make one call, which may be partial. Returns the number of bytes; 0 with errno set on failure. */
 static size_t shm_cma_move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
                                 unsigned count, uint64_t there, size_t len)
 {
@@ -110,7 +110,7 @@ static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
                      shm->params.local_rank * sizeof(uint64_t);
     errno = ESRCH;
     if (shm_cma_move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
-        errno = ESRCH; /* another process has this pid here: the peer is in another pid namespace */
+        errno = ESRCH; /* another process: the peer's pid is of another pid namespace */
     else if (cookie == inbox->cookie && shm_cma_move_word(peer, true, &mark, place) &&
              shm_cma_move_word(peer, false, &seen, place) && seen == mark) {
         atomic_store(&peer->cma, SHM_CMA_WORKS);
@@ -129,21 +129,19 @@ static inline bool shm_cma_possible(struct shm_tp *shm, struct shm_peer *peer)
 
 /* --- whether CMA is better ------------------------------------------------------------------- */
 
-static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
+/* Whether the verdict that is valid until this time still holds. */
+static bool shm_cma_holds(_Atomic uint64_t *until, uint64_t now)
 {
     return (int64_t)(atomic_load_explicit(until, memory_order_relaxed) - now) > 0;
 }
 
-/*
- * Watch whether the peer polls in a loop or takes our messages, so that it would copy its half at
- * once. A peer that does not is watched again after growing intervals.
- */
+/* Watch whether the peer polls in a loop or takes our messages, and so would copy its half soon. */
 static bool shm_cma_polls(struct shm_peer *peer)
 {
     const _Atomic uint32_t *done = peer->tx[SHM_REQUESTS].done;
     uint64_t now = aqi_now_ns();
-    if (shm_cma_rule(&peer->attends_until, now)) return true;
-    if (shm_cma_rule(&peer->absent_until, now)) return false;
+    if (shm_cma_holds(&peer->attends_until, now)) return true;
+    if (shm_cma_holds(&peer->absent_until, now)) return false;
     uint32_t rounds = atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed);
     uint32_t taken = atomic_load_explicit(done, memory_order_relaxed);
     do {
@@ -267,10 +265,8 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
         struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
         size_t n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
         if (AQI_UNLIKELY(n == 0 && errno == EFAULT)) {
-            /*
-             * If our own memory caused it, touching it raises the signal here, and a handler can
-             * make it accessible.
-             */
+            /* If it is our own memory, touching it raises a signal, whose handler may make it
+             * accessible. */
             if (write)
                 aqi_touch_read(local.iov_base, local.iov_len);
             else

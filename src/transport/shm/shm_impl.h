@@ -20,9 +20,9 @@
 enum { SHM_REQUESTS, SHM_REPLIES, SHM_RINGS };
 
 /*
- * A payload ring has room for this many of the largest Mediums, or pieces of puts and gets. With
- * four, room always becomes available: the space skipped at the end and the freed space not
- * reported yet are each less than a quarter.
+ * A payload ring has room for at least this many of the largest Mediums, or pieces of puts and
+ * gets. With four, any message eventually has room: the space skipped at the end, and the freed
+ * space that was not reported yet, are each less than a quarter.
  */
 enum { SHM_PIECES = 4 };
 
@@ -60,8 +60,7 @@ struct shm_channel_head {
  */
 enum { SHM_HANDLES = 64 };
 
-/*
- * The start of an inbox. It is set up before addresses are exchanged, except for the words below.
+/* The start of an inbox. Its owner sets it up before addresses are exchanged; atomics may change.
  */
 struct shm_inbox {
     uint64_t magic;
@@ -93,8 +92,8 @@ struct shm_inbox {
      (uint64_t)offsetof(struct shm_inbox, calls) << 48)
 
 /*
- * The signal that the receiver requests with each message: a byte to its socket, after which the
- * sender clears the word, or a ring of its bell, after which the receiver does.
+ * The signal that the receiver requests with each message: a byte to its socket (the sender then
+ * clears the word), or a ring of its bell (the receiver clears the word).
  */
 enum shm_asleep { SHM_AWAKE, SHM_ASLEEP, SHM_RESTS };
 
@@ -135,7 +134,7 @@ struct shm_rx {
     unsigned char *payload;
     _Atomic uint32_t *done;
     _Atomic uint32_t head; /* slots consumed; written under the lock, read by any thread's peek */
-    uint32_t told;         /* `done` as published */
+    uint32_t published;    /* the value of `done` */
     uint32_t lines_held;   /* payload lines consumed since then */
 };
 
@@ -144,7 +143,7 @@ struct shm_peer {
     uint32_t local_rank;
     atomic_bool lost; /* its process has ended: send nothing more */
     bool fence;       /* membarrier does not work at both ends: fence after each message */
-    bool told;        /* hooks.peer_lost was called; under join_lock */
+    bool reported;    /* hooks.peer_lost was called; under join_lock */
     struct shm_inbox *inbox;
     _Atomic uint8_t *polled; /* it polls our channel; otherwise, call it by `calling` */
     _Atomic uint8_t *calling;
@@ -205,7 +204,7 @@ struct shm_tp {
 /* Whether CMA reaches a peer; determined on first use. */
 enum shm_cma { SHM_CMA_UNTRIED, SHM_CMA_WORKS, SHM_CMA_FAILS };
 
-/* Try for a bounded time: the holder may be preempted, or between reserve and commit. */
+/* Try to lock for a bounded time: the holder may be preempted, or between reserve and commit. */
 static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock)
 {
     if (!shm->params.threads) return true;
@@ -279,8 +278,8 @@ static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *s
 }
 
 /*
- * Whether there is a message. Unlike shm_peek, this is reliable while another thread takes
- * messages: shm_peek may take a slot for empty that the sender has refilled since `head` was read.
+ * Whether there is a message. Reliable even while another thread takes messages, unlike shm_peek,
+ * to which a slot looks empty that the sender has refilled since `head` was read.
  */
 static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 {
@@ -326,8 +325,9 @@ aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
 /*
- * shm_cma.c: memory of a peer that is not mapped. CMA is not "better" if it is not possible, or if
- * the peer polls and copying by both is faster. AQ_ENOTSUP: use messages instead.
+ * shm_cma.c: memory of a peer that is not mapped. CMA is "better" if it is possible, unless the
+ * peer polls and copying by both processes is faster. AQ_ENOTSUP: use messages instead. `folder` is
+ * that of log lines; NULL: not logged.
  */
 aq_status shm_cma_open(struct shm_tp *shm);
 const char *shm_cma_state(const struct shm_tp *shm);

@@ -33,13 +33,16 @@ static bool shm_name_is_file(const struct shm_name *name)
 static aq_status shm_name_bad(const char *uri, const char *folder, size_t most)
 {
     return aqi_fail(AQ_EINVAL, "shm",
-                    "\"%s\" is not an address of shm: give \"shm://\" and an absolute path of "
-                    "printable characters without spaces%s, at most %zu%s%s",
-                    uri, folder[0] != 0 ? " and percent signs" : "", most,
-                    folder[0] != 0 ? " in the folder of AQ_SHM_FOLDER, " : "", folder);
+                    "\"%s\" is not an address of shm: give \"shm://\" and an absolute path of at "
+                    "most %zu printable characters without spaces%s%s",
+                    uri, most,
+                    folder[0] != 0 ? " or percent signs; with a shorter AQ_SHM_FOLDER "
+                                     "it may be longer: "
+                                   : "",
+                    folder);
 }
 
-/* Whether `path`, of `n` characters, may be an address. */
+/* Whether `path`, of `n` characters, can be the path of a URI. */
 static bool shm_name_allows(const char *path, size_t n, bool in_folder)
 {
     if (path[0] != '/' || n < 2) return false;
@@ -73,7 +76,7 @@ aq_status shm_name_of(const char *uri, struct shm_name *name)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* While one process holds the lock, no other adds or removes files in the folder. */
+/* Lock the folder: only the holder adds or removes files there. Returns -1 and sets errno. */
 static int shm_name_lock(void)
 {
     int fd = open(shm_config.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -14,11 +14,11 @@ struct shm_name {
     pid_t owner; /* the process that bound it: a forked child must not remove its parent's file */
 };
 
-/* Returns AQ_EINVAL if it is not a URI of shm. */
+/* Returns AQ_EINVAL if `uri` is not a URI of shm. */
 aq_status shm_name_of(const char *uri, struct shm_name *name);
-/* Returns AQ_ESTATE if it is taken; not logged. */
+/* Returns AQ_ESTATE, without logging it, if another listener has the name. */
 aq_status shm_name_bind(int fd, const char *uri, struct shm_name *name);
-/* Remove the file of a listener that ends. */
+/* Remove the file of a listener, if it has one, when it ends. */
 void shm_name_release(const struct shm_name *name);
 
 #endif

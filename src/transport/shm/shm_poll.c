@@ -12,7 +12,7 @@
 
 AQI_COLD void shm_call(struct shm_peer *peer)
 {
-    /* A call is pending: our message will be found when it is answered. */
+    /* If a call is pending, the message will be found when it is answered. */
     if (atomic_load_explicit(peer->calling, memory_order_relaxed)) return;
     /* Both pair with the acquire loads in shm_answer_calls. */
     atomic_store_explicit(peer->calling, 1, memory_order_release);
@@ -37,7 +37,8 @@ static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sende
     return source;
 }
 
-/* Threads that still watch a ring at another position may overwrite its words with stale ones. */
+/* Threads that still use the source's old position may overwrite the words there with stale ones.
+ */
 static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
     atomic_store_explicit(&source->at, at, memory_order_relaxed);
@@ -103,8 +104,9 @@ static uint32_t shm_poll_mark_idle(struct shm_tp *shm, uint32_t count)
 }
 
 /*
- * A sender whose message we do not see after the barrier sees our byte after publishing, and calls.
- * Other threads may be walking the list: they may check a channel twice, or skip one.
+ * A sender whose message we do not see after the barrier sees, after publishing it, that its
+ * channel is not polled, and calls. Other threads may be walking the list: they may check a channel
+ * twice, or skip one.
  */
 AQI_COLD void shm_forget_idle(struct shm_tp *shm)
 {

@@ -5,9 +5,9 @@
 #include "transport/shm/shm_impl.h"
 
 /*
- * Limits on what is freed before the sender is notified, besides a quarter ring. The sender reads
- * the notification only when it finds no room, so frequent ones cost little; rare ones make both
- * sides work in turns, in batches that exceed their caches.
+ * The sender is notified when this much has been freed, or a quarter of a ring. It reads the
+ * notification only when it finds no room, so frequent ones cost little; with rare ones, both sides
+ * would work in turns, in batches that exceed their caches.
  */
 enum { SLOTS_HELD = 16, LINES_HELD = 64 };
 
@@ -17,10 +17,10 @@ static inline void shm_receive_rx_release(struct shm_tp *shm, struct shm_rx *rx,
     uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + 1;
     atomic_store_explicit(&rx->head, head, memory_order_relaxed);
     rx->lines_held += lines;
-    if (head - rx->told >= aqi_min(shm->layout.slots / 4, SLOTS_HELD) ||
+    if (head - rx->published >= aqi_min(shm->layout.slots / 4, SLOTS_HELD) ||
         rx->lines_held >= aqi_min(shm->layout.lines / 4, LINES_HELD)) {
         atomic_store_explicit(rx->done, head, memory_order_release);
-        rx->told = head;
+        rx->published = head;
         rx->lines_held = 0;
     }
 }
@@ -82,10 +82,10 @@ static AQI_COLD unsigned shm_receive_report_lost(struct shm_tp *shm)
     for (uint32_t i = 0; i < shm->layout.ranks; i++) {
         aqi_spin_lock(&shm->join_lock);
         struct shm_peer *peer = shm->peers[i];
-        bool tell = peer != NULL && peer->lost && !peer->told;
-        if (tell) peer->told = true;
+        bool report = peer != NULL && peer->lost && !peer->reported;
+        if (report) peer->reported = true;
         aqi_spin_unlock(&shm->join_lock);
-        if (!tell) continue;
+        if (!report) continue;
         shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its process has ended");
         n++;
     }

@@ -1,9 +1,9 @@
 /*
  * shm: the rendezvous with processes that were not started together with this one. A listener is a
  * Unix datagram socket with a name derived from its URI (shm_name.c). A call is one datagram that
- * carries one end of a socket pair: the control channel. Its outcome is always reported there: an
- * answer, or an end of file if the call was dropped or the listener ended with the datagram unread.
- * So nothing is sent twice, and there are no duplicates to detect.
+ * carries one end of a socket pair, the control channel. The outcome of a call is always reported
+ * there: an answer, or an end of file if the call was dropped or the listener ended with the
+ * datagram unread. So nothing is sent twice, and there are no duplicates to detect.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"
@@ -19,8 +19,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-static const char scheme[] = "shm://";
-static const char default_path[] = "/aqueduct/";
+static const char default_uri[] = "shm:///aqueduct/";
 
 /* Maximum number of events taken from the descriptors per progress call. */
 enum { BATCH = 64 };
@@ -69,7 +68,7 @@ static int shm_rendezvous_watch(struct aqi_rendezvous *rendezvous, struct end *e
     return epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, end->fd, &event);
 }
 
-/* close is not enough: a peer may hold the same socket open. */
+/* Closing the socket is not enough, since a peer may also hold it open. */
 static void shm_rendezvous_unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, end->fd, NULL);
@@ -89,16 +88,16 @@ union control {
 };
 
 /*
- * Each message comes with a descriptor of the writer's process if the socket requests that; the
- * holder of the other end can request it, since it may also hold ours.
+ * The type of control messages with a descriptor of the writer's process. A peer that also holds
+ * our end of the socket can request them.
  */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4
 #endif
 
 /*
- * Receive as many descriptors as there is room for: without the credentials, which the socket may
- * have stopped requesting, more of them fit the buffer. Returns false if there were more.
+ * Take at most as many descriptors as there is room for: the buffer has space for more if a peer
+ * has turned off the credentials. Returns false if there were more.
  */
 static bool shm_rendezvous_take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
 {
@@ -157,7 +156,7 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
         }
     }
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
-    /* It was longer than any message, or no descriptor is free here; the caller tries again. */
+    /* The message was too long, or no descriptor is free here; a caller tries again. */
     shm_rendezvous_close_all(fds, message->nfds);
     return AQ_EPROTO;
 }
@@ -203,7 +202,7 @@ static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
                           "cannot write to a connection's control channel");
 }
 
-/* Whether a caller has sent the end of a socket pair. */
+/* Whether the descriptor that a caller has sent is an end of a socket pair. */
 static bool shm_rendezvous_is_channel(int fd)
 {
     int domain = 0, type = 0;
@@ -228,8 +227,8 @@ static void shm_rendezvous_take_call(struct aqi_rendezvous *rendezvous,
     (void)shm_rendezvous_want_writers(fds[0]);
     struct aqi_control_channel *channel = shm_rendezvous_channel_new(rendezvous, fds[0], NULL);
     if (channel == NULL) {
-        shm_rendezvous_close_all(
-            fds, message.nfds); /* the caller sees the end of file, and tries again */
+        /* The caller gets an end of file, and tries again. */
+        shm_rendezvous_close_all(fds, message.nfds);
         return;
     }
     message.fds++;
@@ -304,8 +303,8 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
 }
 
 /*
- * Bind to `uri`, or to the first free "uri PID/NUMBER" if it ends with "/". A number is used once
- * per process, so that a freed address cannot be taken before its former owner listens there again.
+ * Bind to `uri` or, if it ends with "/", to the first free address `uri`PID/NUMBER. A process uses
+ * each number once, so that no other listener takes an address that its owner listens at again.
  */
 static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out,
                                         struct shm_name *bound)
@@ -333,9 +332,8 @@ static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out,
 static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const char *uri,
                                        void *user, struct aqi_listener **out, char *uri_out)
 {
-    char made[sizeof(scheme) + sizeof(default_path)], chosen[AQI_URI_MAX];
-    snprintf(made, sizeof(made), "%s%s", scheme, default_path);
-    if (uri == NULL) uri = made;
+    char chosen[AQI_URI_MAX];
+    if (uri == NULL) uri = default_uri;
     struct shm_name name = {0};
     struct aqi_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to listen at %s", uri);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The contents of a key. Private memory is accessed by CMA or messages. */
+/* The types of memory. Private memory is accessed by CMA or messages. */
 enum { KEY_PRIVATE = 1, KEY_SHARED = 2 };
 #define NO_HANDLE UINT32_MAX
 
@@ -58,7 +58,7 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     return AQ_OK;
 }
 
-/* A peer accesses private memory by CMA only while the handle that it received is valid. */
+/* A peer uses CMA on private memory only as long as the handle in the memory's key is valid. */
 static void shm_rma_open_handle(struct shm_tp *shm, struct shm_key *key)
 {
     key->area = NO_HANDLE;
@@ -163,7 +163,7 @@ static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
-/* Find where it is mapped; `*at` is NULL if only CMA reaches it. AQ_ENOTSUP: only messages do. */
+/* Find where memory is mapped; `*at` is NULL if it needs CMA. AQ_ENOTSUP: it needs messages. */
 static aq_status shm_rma_find(struct shm_tp *shm, struct shm_peer *peer,
                               const struct aqi_rmem *rmem, uint64_t addr, size_t len, void **at)
 {

@@ -22,7 +22,7 @@ void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t 
     };
 }
 
-/* Read how many slots the receiver has freed: not trusted, as it cannot be ahead of us. */
+/* Read how many slots the receiver has freed; a number ahead of ours is ignored. */
 static AQI_COLD void shm_send_tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
 {
     static atomic_bool said;
@@ -76,9 +76,9 @@ static inline uint32_t shm_send_lines_of(size_t nbytes)
 
 /*
  * How many slots ahead to prefetch a slot from the core of the receiver, which read it last, so
- * that it has arrived when it is written. The time counts: with cores 600 ns apart, 250 ns ahead is
- * enough, and a slot fetched much earlier is lost again to the prefetcher of a receiver that waits
- * for the next message.
+ * that it has arrived when it is written. With cores 600 ns apart, 250 ns ahead is enough; a slot
+ * fetched much earlier is lost again to the prefetcher of a receiver that waits for the next
+ * message.
  */
 enum { SLOTS_AHEAD = 8, SLOTS_AHEAD_LARGE = 3, LARGE_LONG = 2048 };
 
@@ -93,7 +93,8 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
     aqi_prefetch_write(&tx->slots[(tail + ahead) & mask]);
 }
 
-/* Likewise its second line, if this message needs it, as the next one probably does. */
+/* Prefetch the second line of a slot ahead: the message there probably needs it, as this one does.
+ */
 static inline void shm_send_prefetch_second(struct shm_tp *shm, const struct shm_tx *tx,
                                             uint32_t ahead)
 {
@@ -102,8 +103,8 @@ static inline void shm_send_prefetch_second(struct shm_tp *shm, const struct shm
 }
 
 /*
- * Likewise, prefetch the lines of the next payload, if this one is large and they are known to be
- * free: otherwise each store of the copy would fetch its line from the receiver's core.
+ * Prefetch the lines of the next payload, if this one is large and they are known to be free.
+ * Otherwise each store of the copy would fetch its line from the receiver's core.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
 static void shm_send_prefetch_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)

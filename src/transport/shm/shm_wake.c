@@ -61,7 +61,7 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
 
 /*
  * Names of sockets belong to a network namespace. A process with peers in another namespace takes
- * short naps and is never armed, since a name there could belong to a stranger or to no process.
+ * short naps and is never armed, since its name there could belong to another process or to none.
  */
 int shm_wait_fd(struct aqi_tp *tp)
 {
