@@ -22,14 +22,14 @@ struct aqi_credit_gate {
     struct aqi_peer *const *peers; /* by id; owned by the fallback layer */
     struct aqi_credits credits;
     struct aqi_credit_peer *accounts;
-    bool *due;       /* by id: a hidden reply found no room, and is in this queue: */
-    uint32_t *queue; /* a ring with an entry for each peer */
+    bool *due;       /* by id: a hidden reply to the peer waits for room, in the queue: */
+    uint32_t *queue; /* a ring with room for each peer */
     uint32_t due_head;
     _Atomic uint32_t due_count;
     struct aqi_spin lock; /* credits and due; params.threads only */
 };
 
-/* The request whose handler this thread runs: at most one, since only replies nest in it. */
+/* The request whose handler runs in this thread: at most one, since only replies nest in it. */
 struct request {
     struct aqi_credit_gate *gate;
     uint32_t source;
@@ -100,7 +100,8 @@ static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
     credit_gate_count_due(g, 1);
 }
 
-/* Return credits banked for a peer above the slack. If there is no room, progress tries again. */
+/* Return the credits banked for a peer if they exceed the slack; without room, later in progress.
+ */
 static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
@@ -280,7 +281,7 @@ static AQI_NOINLINE aq_status credit_gate_reply(struct aqi_credit_gate *g, struc
     return st;
 }
 
-/* For am_long, and for messages that the fast path leaves: their `rmem` and `mem` are NULL. */
+/* For am_long, and for messages that do not take the fast path, whose `rmem` and `mem` are NULL. */
 static AQI_NOINLINE aq_status credit_gate_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                                const struct aqi_am *am, const struct aqi_rmem *rmem,
                                                const struct aqi_mem *mem, struct aqi_comp *comp)
@@ -311,7 +312,7 @@ static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
     return st;
 }
 
-/* A prepared message always has room for the word, whether or not it will be needed. */
+/* A prepared message always has room for the word, even if it will not be needed. */
 static aq_status credit_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                         unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
@@ -332,7 +333,7 @@ static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aq
     struct credited credited;
     uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
     aqi_spin_lock_if(g->params.threads, &g->lock);
-    /* It may be smaller than announced; its receiver returns credits for the actual size. */
+    /* If it is smaller than reserved, the receiver returns credits for the actual size. */
     aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
     aqi_spin_unlock_if(g->params.threads, &g->lock);
@@ -384,7 +385,7 @@ static unsigned credit_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode m
     return n;
 }
 
-/* A hidden reply that waits for room is work for progress even if nothing arrives. */
+/* A hidden reply that waits for room needs progress even if nothing arrives. */
 static aq_status credit_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;

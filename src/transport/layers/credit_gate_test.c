@@ -114,33 +114,26 @@ static void depth_bounds_requests(void **state)
         }
 }
 
-static void the_transport_may_lower_it(void **state)
+static void limits_bound_requests(void **state)
 {
-    open_world("credits=1,depth=3", (struct aqi_credit_limits){.depth = 5});
-    assert_int_equal(send_all(0), 3);
-    run();
-    close_world();
-    open_world("credits=1,depth=30", (struct aqi_credit_limits){.depth = 5});
-    assert_int_equal(send_all(0), 5);
-    run();
-    close_world();
-}
-
-static void total_and_bytes_bound(void **state)
-{
-    open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .total = 2});
-    assert_int_equal(send_all(0), 2);
-    run();
-    close_world();
-    /* A limit below twice the largest becomes twice the largest. */
-    open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .bytes = 1});
-    assert_int_equal(send_all(1024), 2);
-    run();
-    close_world();
-    open_world("credits=1", (struct aqi_credit_limits){.depth = 8});
-    assert_int_equal(send_all(1024), 8);
-    run();
-    close_world();
+    static const struct {
+        const char *fault;
+        struct aqi_credit_limits credits;
+        size_t nbytes;
+        unsigned sent;
+    } rows[] = {
+        {"credits=1,depth=3", {.depth = 5}, 0, 3}, /* the transport's limit */
+        {"credits=1,depth=30", {.depth = 5}, 0, 5},
+        {"credits=1", {.depth = 8, .total = 2}, 0, 2},
+        {"credits=1", {.depth = 8, .bytes = 1}, 1024, 2}, /* at least twice the largest */
+        {"credits=1", {.depth = 8}, 1024, 8},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        open_world(rows[i].fault, rows[i].credits);
+        assert_int_equal(send_all(rows[i].nbytes), rows[i].sent);
+        run();
+        close_world();
+    }
 }
 
 /* A prepared message takes its credit when it is prepared, and returns it if it is not sent. */
@@ -229,10 +222,10 @@ static void sizes_of_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_bounds_requests),
-        cmocka_unit_test(the_transport_may_lower_it), cmocka_unit_test(total_and_bytes_bound),
-        cmocka_unit_test(a_slot_takes_a_credit),      cmocka_unit_test(limits_in_force),
-        cmocka_unit_test(the_lower_limit_holds),      cmocka_unit_test(sizes_of_messages),
+        cmocka_unit_test(others_have_no_gate),   cmocka_unit_test(depth_bounds_requests),
+        cmocka_unit_test(limits_bound_requests), cmocka_unit_test(a_slot_takes_a_credit),
+        cmocka_unit_test(limits_in_force),       cmocka_unit_test(the_lower_limit_holds),
+        cmocka_unit_test(sizes_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,14 +9,14 @@
  * next message to the requester, of any kind. When more than the slack is banked, a hidden reply
  * carries it all.
  *
- * Every message states how much it returns; being a reply implies nothing. Every hidden reply
- * returns the credit of at least one request without a reply, so a requester that posts one buffer
+ * Every message states how much it returns; a reply returns nothing implicitly. Every hidden reply
+ * returns the credit of at least one request that got no reply, so a requester that posts a buffer
  * for a reply before each request has one for every reply, hidden or not.
  *
  * Why no peer waits forever. Let D be the depth, T the total, B the byte budget, m the largest
- * message, p the number of peers; S the slack, and b(q) what peer q has banked of ours. Consider
- * the moment at which everything sent has arrived and every handler has ended (handlers end: a
- * reply never waits for a request's credit). Then all our credit that is still out is banked, and
+ * message, p the number of peers, S the slack, and b(q) our credit that peer q has banked. Consider
+ * the moment at which everything sent has arrived and every handler has ended (handlers end, since
+ * a reply never waits for a request's credit). Then all our credit that is still out is banked, and
  * for each q: count(b(q)) <= S and bytes(b(q)) <= B - m, since beyond that a hidden reply goes out,
  * which needs no credit. So a request of n bytes to q can be sent if
  *     S <= D - 1         one more fits the depth,
@@ -88,14 +88,12 @@ static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64
     return true;
 }
 /*
- * Undo a take: the request was not sent after all, or only `kept` bytes of it (then the request
- * stays counted).
+ * Undo a take: the request was not sent after all, or (shrink) only `kept` of its bytes were, so it
+ * stays counted.
  */
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
-/*
- * Accept returned credits. Returns false, with no effect, if more than were taken (a broken peer).
- */
+/* Accept returned credits. Returns false, without effect, if they are more than were taken. */
 static inline bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer,
                                         struct aqi_credit_note note)
 {
@@ -114,7 +112,7 @@ static inline void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uin
 {
     if (!c->peer[peer].dead) aqi_credit_note_add(&c->peer[peer].held, 1, bytes);
 }
-/* The handler of a request replies or has returned: bank its credit. And the reverse. */
+/* The handler of a request replies or has returned: bank its credit. unanswered undoes this. */
 static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
@@ -123,7 +121,7 @@ static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, ui
     aqi_credit_note_add(&p->banked, 1, bytes);
 }
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
-/* Get the credits to send with a message to `peer`. And the reverse, if it was not sent. */
+/* Get the credits to send with a message to `peer`. unride puts them back if it was not sent. */
 static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
 {
     struct aqi_credit_note note = c->peer[peer].banked;

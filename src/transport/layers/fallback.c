@@ -22,7 +22,7 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
     bool more = am->nargs > AQI_AM_MAX_ARGS;
     if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0 && !more))
         fb->up.deliver(fb->up.arg, source, am);
-    else if ((am->flags & AQI_AM_CREDITS) || more) /* none of our layers has removed it */
+    else if ((am->flags & AQI_AM_CREDITS) || more) /* which only a layer here would have removed */
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     else if (!fallback_serve(fb, source, am))
         fb->up.deliver(fb->up.arg, source, am);
@@ -48,7 +48,7 @@ static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
     fb->up.peer_lost(fb->up.arg, id, why);
 }
 
-/* `ticket` NULL: `addr` is an address that range_ok must allow; else an offset in a region. */
+/* `addr` is an offset in the region of the ticket or, without one, an address. */
 static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, bool get,
                                 const uint32_t *ticket, uint64_t addr, void *local, size_t len,
                                 struct aqi_comp *comp)
@@ -62,7 +62,7 @@ static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, 
                              .in_region = ticket != NULL};
     for (unsigned i = 0; ticket != NULL && i < AQI_TICKET; i++)
         op.ticket[i] = (int32_t)ticket[i];
-    /* Its messages may be sent later, by another thread, which must not fault. */
+    /* The messages may be sent later by another thread, which must not fault. */
     if (get)
         aqi_touch_write(local, len);
     else
@@ -127,17 +127,14 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
     aq_status st = fb->own.quiet(tp, peer);
-    /* Meanwhile another thread may have handed over an active operation (by_messages). */
+    /* Meanwhile by_messages may have added an operation. */
     bool more = atomic_load_explicit(&fb->active, memory_order_acquire) != 0;
     return st == AQ_OK && more ? AQ_AGAIN : st;
 }
 
 /* --- missing operations ---------------------------------------------------------------------- */
 
-/*
- * Try the transport's own operation, if it has one and the memory is registered with it.
- * AQ_ENOTSUP: use messages.
- */
+/* The transport's own operation, or AQ_ENOTSUP if it has none or does not know the memory. */
 #define OWN(operation, ...)                                                                        \
     (tp->fallback->own.operation != NULL && rmem != NULL                                           \
          ? tp->fallback->own.operation(tp, peer, rmem, __VA_ARGS__)                                \
@@ -200,7 +197,7 @@ static void *fallback_block(struct aqi_fallback *fb, int byte)
     return other;
 }
 
-/* An adapter writes without the owner, whose progress a message would have to wait for. */
+/* An adapter writes by itself, while a message would have to wait for progress of the owner. */
 static aq_status fallback_fill_by_put(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_rmem *rmem, uint64_t addr, int byte,
                                       size_t len, struct aqi_comp *comp)
@@ -305,10 +302,7 @@ static aq_status fallback_gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uin
 static aq_status fallback_gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                       unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
-    (void)tp;
-    (void)peer;
-    (void)reply;
-    (void)nargs;
+    (void)tp, (void)peer, (void)reply, (void)nargs;
     slot->payload = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(nbytes + 1, AQI_CACHE_LINE));
     if (slot->payload == NULL)
         return aqi_fail(AQ_ENOMEM, "transport", "no memory for a payload of %zu bytes", nbytes);
@@ -378,18 +372,13 @@ static void fallback_gap_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 static aq_status fallback_gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
                                      uint64_t *offset)
 {
-    (void)tp;
-    (void)addr;
-    (void)len;
-    (void)fd;
-    (void)offset;
+    (void)tp, (void)addr, (void)len, (void)fd, (void)offset;
     return AQ_ENOTSUP;
 }
 
 static void fallback_gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    (void)tp;
-    (void)peer;
+    (void)tp, (void)peer;
 }
 
 static uint64_t fallback_gap_deadline(struct aqi_tp *tp)
@@ -412,8 +401,7 @@ static int fallback_gap_wait_fd(struct aqi_tp *tp)
 
 static aq_status fallback_gap_arm(struct aqi_tp *tp, bool on)
 {
-    (void)tp;
-    (void)on;
+    (void)tp, (void)on;
     return AQ_OK;
 }
 

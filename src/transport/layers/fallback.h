@@ -10,9 +10,9 @@
 struct aqi_fallback;
 
 /*
- * Called in two steps around a transport's open: first create the layer, and the params to open the
- * transport with (whose hooks are ours), then complete the operations of the open transport.
- * `credits`: put the gate of AQI_CAP_CREDITS below it.
+ * In two steps around a transport's open: create the layer and `inner`, the params to open the
+ * transport with, whose hooks are those of the layer; then complete the operations of the open
+ * transport. `credits`: put the gate of AQI_CAP_CREDITS below the layer.
  */
 aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
                               struct aqi_tp_params *inner, struct aqi_fallback **fallback);

@@ -39,8 +39,8 @@ static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
 
 /*
  * Pieces of a put are acknowledged together: the target adds up the bytes that arrive, and answers
- * on the last piece, or along with another put. If pieces arrive out of order, that answer falls
- * short, and the initiator requests the rest.
+ * after the last piece, or along with another put. If pieces arrive out of order, the answer does
+ * not cover all of them, and the initiator requests another (FB_SYNC).
  */
 #define FB_ANSWER    0x40000000
 #define FB_MOST_HELD 0x20000000u /* bytes, above which it answers anyway */
@@ -61,8 +61,8 @@ enum fallback_kind {
 };
 
 /*
- * An operation in progress. It is on the pending list while it has messages to send, and freed when
- * there are none to send or to wait for.
+ * An operation in progress: on the pending list while it has messages to send, and freed when it
+ * has none to send or to wait for.
  */
 struct fallback_op {
     uint32_t index; /* in its peer's table; never changes */
@@ -70,7 +70,7 @@ struct fallback_op {
     uint8_t kind;
     bool failed;
     bool pending;
-    bool sync; /* FB_OP_PUT: an answer fell short, so FB_SYNC must be sent */
+    bool sync; /* FB_OP_PUT: FB_SYNC must be sent */
     struct aqi_peer *peer;
     unsigned char *local;
     uint64_t addr;
@@ -114,7 +114,7 @@ struct fallback_peer {
     struct fallback_op *pending, **pending_end; /* oldest first; NULL: empty */
     uint32_t longs;                             /* operations of FB_OP_LONG */
     struct {
-        uint32_t index, generation, bytes; /* of its put with unacknowledged bytes; 0: none */
+        uint32_t index, generation, bytes; /* of its put that is not acknowledged yet; 0: none */
     } held;
     struct fallback_peer *next;
 };
@@ -126,7 +126,7 @@ struct aqi_fallback {
     struct aqi_transport own;     /* the transport's operations before missing ones were added */
     struct aqi_tp_params params;
     struct aqi_peer **peers;    /* by id, set by connect */
-    struct fallback_peer *side; /* by id, likewise */
+    struct fallback_peer *side; /* by id */
     struct gap_memory *memory;
     struct aqi_pool op_pool;
     _Atomic(void *) blocks[UINT8_MAX + 1]; /* sources of small fills, by byte; made on first use */
@@ -184,7 +184,7 @@ struct fallback_op *fallback_op_find(struct fallback_peer *side, uint32_t index,
                                      uint32_t generation);
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op);
 void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status status);
-/* The operation has something to send: have progress push it. */
+/* Put an operation that has something to send on the pending list, which progress serves. */
 void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op);
 
 /* fallback_rows.c: scattered transfers, whose rows share messages. */
@@ -195,7 +195,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
  * not be accessed.
  */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am);
-/* The same for a get; its bytes are returned in `*buffer`, from the heap. NULL: no memory. */
+/* The same for a get, whose bytes are returned in `*buffer`, from malloc. NULL: out of memory. */
 bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,
                        size_t *nbytes);
 void fallback_rows_scatter(const struct fallback_op *op, const void *bytes);

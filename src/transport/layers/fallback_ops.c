@@ -10,11 +10,12 @@
 #include <string.h>
 
 enum {
-    GET_WINDOW = 16, /* pieces requested ahead: covers a round trip, and leaves room for replies */
-    MOST_LONGS = 64  /* Longs to a peer before the next is rejected; also bounds replies */
+    GET_WINDOW = 16, /* pieces requested ahead: cover a round trip, and leave room for replies */
+    MOST_LONGS = 64  /* Longs in progress to a peer before another request gets AQ_AGAIN */
 };
 
-/* --- the table of a peer, which answers refer to by index ------------------------------------- */
+/* --- the operations of a peer, to which answers refer by index ---------------------------------
+ */
 
 static struct fallback_op *fallback_ops_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {
@@ -66,7 +67,7 @@ void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
     aqi_count_on(&fb->active, fb->params.threads, UINT32_MAX);
 }
 
-/* Complete and free an operation if nothing is left to do; the pending list frees those on it. */
+/* Complete an operation if nothing is left to do, and free it unless it is on the pending list. */
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (op->kind == FB_OP_LONG || op->finished < op->len || op->failed) return;
@@ -172,7 +173,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
         atomic_store_explicit(&op->inner.local, 1, memory_order_relaxed);
         atomic_store_explicit(&op->inner.remote, 1, memory_order_relaxed);
         op->inner.shared = fb->params.threads;
-        /* This may be the put of this layer, which takes the lock. */
+        /* This may be the layer's own put, which takes the lock. */
         aqi_spin_unlock_if(fb->params.threads, lock);
         aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
                                        op->mem, &op->inner);
@@ -184,7 +185,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
     if (atomic_load_explicit(&op->inner.status, memory_order_relaxed) != AQ_OK)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
-    /* The handler that sent this reply has ended, and has returned the credit of its request. */
+    /* The handler that sent this reply has ended, and so the request's credit has been returned. */
     if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) {
         op->header.kind = AQI_AM_LONG_LATE;
         op->header.flags &= AQI_AM_EPS;
@@ -225,7 +226,7 @@ static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
 static void fallback_ops_list_op(struct fallback_peer *side, struct fallback_op *op)
 {
     if (side->pending == NULL) side->pending_end = &side->pending;
-    /* First, since a long put takes all the room that the peer makes. */
+    /* A ping goes first, since a long put takes all the room that the peer makes. */
     struct fallback_op **at = op->kind == FB_OP_PING ? &side->pending : side->pending_end;
     op->next = *at;
     *at = op;
@@ -239,7 +240,7 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
     fallback_ops_list_op(side, op);
     fallback_wait(fb, 1);
     if (fb->params.bell.memory != NULL)
-        (void)aqi_bell_ring(&fb->params.bell); /* it may be resting */
+        (void)aqi_bell_ring(&fb->params.bell); /* the transport may be resting */
     aqi_spin_lock_if(fb->params.threads, &fb->lock);
     if (!side->queued) {
         side->queued = true;
@@ -275,7 +276,7 @@ refused:
     aqi_spin_unlock_if(fb->params.threads, &side->lock);
     free(init->copy);
     if (st != AQ_ENOMEM) return st;
-    return aqi_fail(st, "transport", "no memory for an operation of the message path");
+    return aqi_fail(st, "transport", "no memory for an operation by messages");
 }
 
 /* Give each pending operation to a peer a turn; remove those with nothing left to send. */

@@ -20,8 +20,8 @@ static_assert(sizeof(struct rows_record) == 24, "a record has no padding");
 
 /* --- packing --------------------------------------------------------------------------------- */
 
-/* Where bytes of an answer go. A get keeps these, so they are small: one for each piece of a list
- * without regular distances. */
+/* The destination of bytes of an answer. It is small, since a get keeps one for each piece of a
+ * list with irregular distances. */
 struct rows_place {
     unsigned char *local;
     int64_t step;
@@ -37,7 +37,7 @@ struct rows_pack {
     size_t last_at; /* offset of that record */
 };
 
-/* Cut off the front of a row: what fits `most` bytes (not 0), in whole pieces or part of one. */
+/* Cut off the front of a row: as many whole pieces as fit `most` bytes (not 0), or part of one. */
 static struct aqi_row fallback_rows_cut(struct aqi_row *row, size_t most)
 {
     struct aqi_row out = *row;
@@ -71,7 +71,7 @@ static void fallback_rows_write(struct rows_pack *p, size_t at)
     p->last_at = at;
 }
 
-/* Append the part that was cut off to the message; there is room for it and a record. */
+/* Append a part that was cut off to the message, which has room for it and a record. */
 static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 {
     size_t bytes = row->len * row->count;
@@ -102,8 +102,9 @@ static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 
 /*
  * Pack as many rows as fit. `*row` becomes the rest of the first row that does not fit entirely,
- * and `*taken` its index. For a get, `places` receives where the parts that were cut off go;
- * `*nplaces` is its capacity, then its count.
+ * and
+ * `*taken` its index. For a get, `places` receives the destinations of the parts that were cut off;
+ * `*nplaces` is its capacity, then their number.
  */
 static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
                                struct aqi_row *row, unsigned *taken, struct rows_place *places,
@@ -166,7 +167,8 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .comp = comp};
     struct fallback_op *op = NULL;
     aq_status st = AQ_EPEER;
-    /* The first row may be cut behind the rest of a piece, the last one before part of a piece. */
+    /* The first row may begin, and the last one end, with part of a piece: a place more for each.
+     */
     init.rows = (unsigned)aqi_min(n + 2, peer->max_medium / sizeof(struct rows_record));
     if (!put && (init.copy = malloc(init.rows * sizeof(struct rows_place))) == NULL) goto no_memory;
     aqi_spin_lock_if(fb->params.threads, &side->lock);
@@ -227,7 +229,7 @@ static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, b
     return true;
 }
 
-/* Sizes are read a second time below, and a stranger may have changed them since. */
+/* Sizes are read again here, since a peer may have changed them after the check. */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;

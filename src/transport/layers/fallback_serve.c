@@ -17,8 +17,8 @@ static uint64_t fallback_serve_arg_u64(const struct aqi_am *am, unsigned i)
 }
 
 /*
- * Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
- * two arguments that name the operation.
+ * Answer a request from inside its delivery; waits for room like any reply. The arguments `more`
+ * follow the two that name the operation.
  */
 static void fallback_serve_reply(struct aqi_fallback *fb, uint32_t source,
                                  const struct aqi_am *request, enum fallback_message type,
@@ -43,8 +43,8 @@ static void fallback_serve_refuse(struct aqi_fallback *fb, uint32_t source, cons
 }
 
 /*
- * Acknowledge this piece and those held back for its put, or hold all of them back; those held back
- * for another put are always acknowledged.
+ * Acknowledge a piece of a put, and those of the put that were held back, or hold all of them back.
+ * Pieces of another put that were held back are always acknowledged.
  */
 static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
                                        const struct aqi_am *am, uint32_t nbytes, bool answer)
@@ -324,7 +324,7 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
     return op != NULL;
 }
 
-/* Only a warning: the sender may reuse its source, and does not wait for an answer. */
+/* Only a warning: the sender's call has completed, and it does not wait for an answer. */
 static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_am *am)
 {
     static atomic_bool once;

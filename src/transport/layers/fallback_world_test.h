@@ -22,7 +22,7 @@ static struct {
     struct aqi_peer peer[PEERS];
     aq_status answer; /* result of sends, after `again` times AQ_AGAIN */
     unsigned again, tries, relaxed, last_round;
-    unsigned room;     /* for so many messages in all */
+    unsigned room;     /* number of messages that can be sent in total */
     unsigned progress; /* result of the transport's own operation */
     struct {
         uint32_t to;

@@ -18,7 +18,7 @@ static struct {
     bool on;
     unsigned hide;
     uint64_t again, late, swap, credits, seed;
-    uint64_t depth; /* 0: as requested */
+    uint64_t depth; /* 0: not limited */
     uint64_t die_id;
     uint64_t die_after; /* 0: no peer dies */
 } fault_config;
@@ -142,16 +142,16 @@ struct late_end {
 };
 
 /*
- * A held-back operation: the transport counts down `inner`. Puts, gets and fills start late, so a
- * caller that considers them complete too early overwrites the source or sees old bytes; the result
- * of an atomic operation is written late.
+ * A held-back operation: the transport counts down `inner`. Puts, gets and fills start late, so
+ * that a caller that considers them complete too early overwrites the source or sees old bytes; the
+ * result of an atomic operation is written late.
  */
 struct late_op {
     struct aqi_comp inner;
     struct aqi_comp *comp;
     unsigned wait;              /* progress calls left to wait */
-    bool has_local, has_remote; /* the counters that it has */
-    uint8_t kind;               /* the operation still to be started, if any */
+    bool has_local, has_remote; /* the counters that it uses */
+    uint8_t kind;               /* the operation still to be started, or LATE_BEGUN */
     struct late_end end;
     unsigned char bytes[AQI_PUT_COPIED]; /* the copied source of a small put */
     uint64_t value;                      /* for an atomic operation */
@@ -169,7 +169,7 @@ struct aqi_fault {
     uint64_t random;
     unsigned burst; /* calls left to reject */
     uint64_t calls; /* calls to the peer that is to die */
-    atomic_bool dead, told;
+    atomic_bool dead, reported;
     struct aqi_pool pool;
     struct late_op *late;
     struct fault_swap swap;
@@ -244,7 +244,7 @@ static aq_status fault_begin(struct aqi_fault *f, uint8_t kind, const struct lat
     return f->own.fill(tp, e->peer, e->rmem, e->addr, e->byte, len, comp);
 }
 
-/* Fail an operation that its caller considers started, but that will never be. */
+/* Fail an operation that has not started yet, as its caller assumes, and never will. */
 static void fault_fail_late(struct late_op *op, aq_status st)
 {
     op->kind = LATE_BEGUN;
@@ -263,8 +263,8 @@ static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 }
 
 /*
- * A put, get or fill, started later if completions are late. Transfer 0 bytes first, since it must
- * be reported now whether the transport reaches this memory.
+ * A put, get or fill, started later if completions are late. First transfers 0 bytes, since the
+ * caller must know now whether the transport reaches this memory.
  */
 static aq_status fault_transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
                                 struct aqi_comp *comp)
@@ -444,7 +444,7 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
     struct aqi_fault *f = tp->fault;
     unsigned n = f->own.progress(tp, mode, now) + fault_release_late(f);
     if (fault_swap_holds(&f->swap)) n += fault_swap_send(&f->swap, tp, &f->own);
-    if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
+    if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->reported, true)) {
         f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "died as AQ_FAULT requested");
         n++;
     }
@@ -461,7 +461,7 @@ static void fault_free(struct aqi_fault *f)
 {
     aqi_pool_destroy(&f->pool);
     fault_swap_drop(&f->swap, NULL);
-    fault_credits_free(f->credits);
+    free(f->credits);
     free(f);
 }
 
@@ -525,7 +525,7 @@ static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer, cons
     return st;
 }
 
-/* Replaces these operations; those not named here stay the transport's own. */
+/* Replaces some operations; the others stay the transport's own. */
 static void fault_decorate(struct aqi_transport *ops)
 {
     const unsigned hidden = ops->caps & ~aqi_fault_caps(ops->caps);

@@ -8,8 +8,8 @@
  *   hide=A+B…   the transport appears to lack: reserve put get atomic fill pull long rows map reg
  *               alloc wait
  *   die=ID@N    after N calls to peer ID it is lost
- *   credits=1   the transport needs credits (AQI_CAP_CREDITS), and the process is aborted when
- *               more requests or replies arrive than buffers could have been posted for
+ *   credits=1   the transport needs credits (AQI_CAP_CREDITS), and the process aborts if there are
+ *               more requests or replies than buffers could have been posted for
  *   depth=N     with credits: no more than N requests to a peer, regardless of AQ_AM_CREDITS
  *   seed=S      for the random choices; default 1
  */

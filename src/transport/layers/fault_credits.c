@@ -1,8 +1,7 @@
 /*
- * Part of the fault decorator: simulates a transport with posted receive buffers. From the messages
- * themselves, not from the gate's books, it counts requests sent whose credits were not returned,
- * credits that a peer returns without having received them, and replies for which no request has
- * posted a buffer. Any excess aborts the process.
+ * Part of the fault decorator: simulates a transport with posted receive buffers. Independently of
+ * the gate, it counts the requests in flight, the credits that are to be returned and the buffers
+ * posted for replies, and aborts the process if a message exceeds them.
  */
 #include "transport/layers/fault_credits.h"
 
@@ -141,9 +140,4 @@ aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_pa
 void fault_credits_limit(struct fault_credits *c, const struct aqi_tp_limits *limits)
 {
     c->limits = aqi_credit_gate_limits(&c->params, limits);
-}
-
-void fault_credits_free(struct fault_credits *c)
-{
-    free(c);
 }

@@ -6,12 +6,11 @@
 
 struct fault_credits;
 
-/* `inner`: the params to open the transport with; arrivals pass through here. */
+/* Replaces hooks of `inner`, the params to open the transport with. Freed with free. */
 aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
                             struct fault_credits **credits);
 /* Set the limits to enforce, once the transport is open. */
 void fault_credits_limit(struct fault_credits *c, const struct aqi_tp_limits *limits);
-void fault_credits_free(struct fault_credits *c);
 
 /* A message is about to be sent (`sent`), or was refused (not `sent`). `c` may be NULL. */
 void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent);

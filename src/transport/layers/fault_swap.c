@@ -1,4 +1,4 @@
-/* Part of the fault decorator: messages that others overtake. */
+/* Part of the fault decorator: lets later messages overtake others. */
 #include "transport/layers/fault_swap.h"
 
 #include <stdlib.h>

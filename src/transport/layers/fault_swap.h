@@ -1,4 +1,4 @@
-/* Part of the fault decorator: messages that others overtake. */
+/* Part of the fault decorator: lets later messages overtake others. */
 #ifndef AQI_FAULT_SWAP_H
 #define AQI_FAULT_SWAP_H
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 /*
- * The limit for messages that a peer sends ahead of a missing one, in messages and in bytes of
- * memory here. A packet of udp holds up to a thousand small ones, and 4,096 packets may be in
- * flight, but not that much memory; a peer that exceeds it has omitted a message.
+ * The limit for messages that arrive ahead of a missing one, in messages and in bytes of memory
+ * here. A packet of udp holds up to a thousand small messages, and 4,096 packets may be in flight,
+ * which hold fewer bytes than that; a peer that exceeds the limit has omitted a message.
  */
 static const struct aqi_early_most order_most = {.ahead = 1 << 23, .bytes = 256 << 20};
 
@@ -35,7 +35,7 @@ struct aqi_order {
     struct aqi_transport own;
     struct aqi_tp_hooks up;
     bool threads;
-    atomic_bool broken, told;
+    atomic_bool broken, reported;
     uint32_t source;            /* sender of the message that broke the order */
     struct aqi_spin send[2];    /* numbers are assigned in the order of sending */
     uint32_t out[2];            /* next numbers of requests and replies */
@@ -50,7 +50,7 @@ static inline unsigned order_stream(const struct aqi_am *am)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The word of credits stays last: layers below read it. */
+/* The word of credits stays last, where the layers below read it. */
 static void order_swap_last(int32_t *args, unsigned nargs)
 {
     int32_t last = args[nargs - 1];
@@ -187,7 +187,7 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
 static void order_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct aqi_order *order = arg;
-    atomic_store(&order->told, true);
+    atomic_store(&order->reported, true);
     order->up.peer_lost(order->up.arg, id, why);
 }
 
@@ -196,7 +196,7 @@ static unsigned order_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
     struct aqi_order *order = tp->order;
     unsigned n = order->own.progress(tp, mode, now);
     if (AQI_UNLIKELY(atomic_load_explicit(&order->broken, memory_order_acquire)) &&
-        mode == AQI_PROGRESS_ALL && !atomic_exchange(&order->told, true)) {
+        mode == AQI_PROGRESS_ALL && !atomic_exchange(&order->reported, true)) {
         order->up.peer_lost(order->up.arg, order->source,
                             "it omitted a message of an ordered connection");
         n++;

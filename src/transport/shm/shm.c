@@ -366,8 +366,7 @@ static void shm_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 /* A message counts as sent once it is in the ring; memory operations complete at once. */
 static aq_status shm_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    (void)tp;
-    (void)peer;
+    (void)tp, (void)peer;
     return AQ_OK;
 }
 

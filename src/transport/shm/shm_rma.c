@@ -233,8 +233,7 @@ aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
     void *at = shm_rma_translate(rmem, req->addr);
-    (void)tp;
-    (void)peer;
+    (void)tp, (void)peer;
     if (at == NULL) return AQ_ENOTSUP;
     uint64_t old = aqi_atomic_apply(req, at);
     if (req->fetch) memcpy(result, &old, aqi_atomic_size(req->type));
