@@ -106,7 +106,7 @@ static inline void aqi_am_keep(struct aqi_am *copy, const struct aqi_am *am, int
 }
 
 /*
- * The first four fields as one word. Written as one word because it is soon read again, to be
+ * The first four fields as one word. It is written by one store because it is soon loaded to be
  * copied to the wire: a processor cannot forward a load from four single-byte stores that are still
  * queued behind those of the previous message. It would stall until all of them are in the cache,
  * for as long as a cache line takes from one core to another.
@@ -225,9 +225,9 @@ static inline size_t aqi_atomic_size(uint8_t type)
 
 /*
  * Perform an operation on memory of this process with the processor's atomics (sequentially
- * consistent). All transports that do not leave atomics to the network, and fallback.c, use it, so
- * they are coherent. Returns the bytes of the old value. `req` was checked by aqi_atomic_valid, and
- * `at` is aligned.
+ * consistent). fallback.c and all transports without atomics in the network use it, so they are
+ * coherent. Returns the bytes of the old value. `req` was checked by aqi_atomic_valid, and `at` is
+ * aligned.
  */
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
 uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t operand1, uint64_t operand2);

@@ -45,7 +45,7 @@ struct aqi_hello {
     uint8_t traits;    /* CALL: AQI_HELLO_ORDERED, … */
     /* CALL: the caller's versions of the formats "messages" and that of the transport. */
     uint8_t messages, transport;
-    uint32_t code;  /* REFUSE: the program's own */
+    uint32_t code;  /* REFUSE: chosen by the program */
     int32_t status; /* REFUSE: an aq_status, below 0 */
     /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; both use the smaller
      * one. */

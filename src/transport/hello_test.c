@@ -1,6 +1,4 @@
-/*
- * Messages of connections: there and back, cut at every byte, and with every field out of bounds.
- */
+/* Messages of connections: encoded and decoded, cut at every byte, with invalid fields. */
 #include "transport/hello.h"
 
 #include "base/cmocka_test.h"

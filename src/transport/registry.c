@@ -1,4 +1,4 @@
-/* The list of transports, and opening one of them: check, decorate, fill in missing operations. */
+/* The list of transports, and how one is opened: checked, decorated and completed. */
 #include "base/fail.h"
 #include "transport/ibv/ibv.h"
 #include "transport/layers/fallback.h"

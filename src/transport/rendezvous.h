@@ -2,11 +2,11 @@
  * The rendezvous of a transport with processes that were not started together with this one: the
  * optional group of operations behind AQI_CAP_RENDEZVOUS, in addition to the table in transport.h.
  *
- * A transport only carries messages (defined in hello.h) between a listener's URI and its callers;
- * each conversation is a *control channel*. The core does the rest, in the same way for all
- * transports: it opens a transport of two ranks for each connection, with the data from the
+ * A transport only carries messages (defined in hello.h) between the listener at a URI and its
+ * callers; each conversation is a *control channel*. The core does the rest, in the same way for
+ * all transports: it opens a transport of two ranks for each connection, with the data from the
  * messages, and handles retries, timeouts, acceptance and refusals. The channel lives as long as
- * the connection, and reveals the end of the other process without traffic.
+ * the connection, and shows the end of the peer's process without traffic.
  *
  * Threads. The caller makes one call at a time, so no lock is needed; wait_fd may be called at any
  * time. Hooks are called from progress only, and may call send, close_channel, connect and
@@ -40,17 +40,17 @@ struct aqi_writer {
 };
 
 struct aqi_rendezvous_hooks {
-    /* A process calls `listener`. Returns `channel_user` for the channel; NULL: close it. */
+    /* A process calls the listener. Returns `channel_user` for the channel; NULL: close it. */
     void *(*call)(void *arg, void *listener_user, struct aqi_control_channel *channel,
                   const struct aqi_writer *writer, struct aqi_handshake *message);
-    /* The other side wrote on a channel. */
+    /* A message has arrived on a channel. */
     void (*message)(void *arg, void *channel_user, const struct aqi_writer *writer,
                     struct aqi_handshake *message);
     /*
-     * The other side closed the channel, or its process has ended: nothing more arrives, but our
-     * end must still be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER before any
-     * answer to connect: the call is lost; call again. AQ_EREFUSED: there is no listener. Any other
-     * status: the call cannot succeed.
+     * The peer closed the channel, or its process has ended: nothing more arrives, but our end must
+     * still be closed. `why` is text for users, or NULL. AQ_EPEER before any answer to connect: the
+     * call is lost; call again. AQ_EREFUSED: there is no listener. Any other status: the call
+     * cannot succeed.
      */
     void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
     /*
@@ -83,16 +83,17 @@ struct aqi_rendezvous_ops {
      * Call a listener. The outcome arrives as a message or through `closed`.
      *
      * @return AQ_AGAIN     The listener has no room now: try again, with growing pauses.
-     * @return AQ_EREFUSED  No listener. Not logged; over a network `closed` reports it.
+     * @return AQ_EREFUSED  No listener. Not logged. Over a network, `closed` reports it.
      * @return AQ_EINVAL    Not a URI of this transport, or no such host.
      */
     aq_status (*connect)(struct aqi_rendezvous *rendezvous, const char *uri,
                          const struct aqi_handshake *message, void *user,
                          struct aqi_control_channel **channel);
     /*
-     * Messages arrive in order. The last ones of a process that dies may get lost if the transport
-     * lingers.
-     * @return AQ_EPEER  The other side has closed the channel. Not logged.
+     * Messages arrive in order. If the transport `lingers`, the last ones of a dying process may
+     * get lost.
+     *
+     * @return AQ_EPEER  The peer has closed the channel. Not logged.
      */
     aq_status (*send)(struct aqi_control_channel *channel, const struct aqi_handshake *message);
     void (*close_channel)(struct aqi_control_channel *channel);
@@ -103,7 +104,7 @@ struct aqi_rendezvous_ops {
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
     /* Get the text for users about a call that was not answered in time. */
     void (*unanswered)(struct aqi_control_channel *channel, char *why, size_t len);
-    /* Whether this transport can know if a writer is `ours`. */
+    /* Whether this transport can tell if a writer is `ours`. */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
     bool objects; /* descriptors can travel with messages; else they are AQ_ENOTSUP */
     /* Opens connections with groups, by params.towards (AQI_CAP_GROUP). NULL: there are none. */

@@ -208,8 +208,8 @@ enum aqi_rest { AQI_REST_BEGIN, AQI_REST_CHECK, AQI_REST_END };
 
 /* Why the owner of a region refuses an access; travels as a number. */
 enum aqi_refusal {
-    AQI_REFUSAL_NONE,    /* it does not */
-    AQI_REFUSAL_UNKNOWN, /* nothing has this ticket, or there are no regions */
+    AQI_REFUSAL_NONE,    /* the access is allowed */
+    AQI_REFUSAL_UNKNOWN, /* no region has this ticket */
     AQI_REFUSAL_REVOKED,
     AQI_REFUSAL_CLOSED, /* the region was for a connection that is closed */
     AQI_REFUSAL_OTHER,  /* the region is for another connection */
@@ -222,8 +222,9 @@ enum aqi_refusal {
 struct aqi_tp_hooks {
     /*
      * A message has arrived from the peer connected with `source`. Called from progress only, with
-     * no lock held that a reply or a progress(REPLIES) would need. `am` and what it points to are
-     * valid until it returns; a Medium's payload is 16-byte aligned and may be written to.
+     * no lock held that a reply or a progress(REPLIES) would need. `am` and its arguments and
+     * payload are valid until it returns; a Medium's payload is 16-byte aligned and may be written
+     * to.
      */
     void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am);
     /*
@@ -233,8 +234,8 @@ struct aqi_tp_hooks {
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
     void *arg; /* for these two; each layer substitutes its own */
 
-    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost; it may
-     * end the process. NULL: handled like any other loss. */
+    /* The peer `id` was not reached within reach_within_ns. Called before peer_lost; may end the
+     * process. NULL: this is like any other loss. */
     void (*unreached)(void *host, uint32_t id, const char *why);
 
     /*
@@ -254,8 +255,7 @@ struct aqi_tp_hooks {
      */
     void (*refused)(void *host, const struct aqi_comp *comp, bool write, uint64_t offset,
                     size_t len, enum aqi_refusal why);
-    /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
-     */
+    /* Create one shared object of `bytes` with all ranks of this host (collective). */
     aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);
     /* Called in each round of a wait for room for a reply: checks the control channel, yields. */
     void (*relax)(void *host, unsigned round);
@@ -336,7 +336,7 @@ struct aqi_tp_limits {
     size_t packed; /* up to this size, the fallback layer packs a Long; 0: max_medium */
     size_t copied; /* up to this size, copying a Long is cheaper than waiting until its source may
                       be reused; 0: never */
-    uint32_t pool; /* messages that the pool shared by peers holds; 0: there is no pool */
+    uint32_t pool; /* capacity, in messages, of the pool shared by peers; 0: there is none */
 };
 
 /*
@@ -361,25 +361,22 @@ struct aqi_slot {
     bool is_request;
 };
 
-/*
- * The result of probing one device, for aqinfo and for the choice of transports. Texts are in the
- * struct.
- */
+/* The result of probing one device, for aqinfo and for the choice of transports. */
 struct aqi_tp_probe {
     bool usable;
     bool on_request;  /* not usable unless requested; the reason states how */
     bool bad_setting; /* not usable because of an invalid setting, named in the reason */
-    char reason[320]; /* why not, or what would make it faster; "" */
+    char reason[320]; /* why it is not usable, or how to make it faster; or "" */
     char device[64];
     size_t max_medium; /* an upper limit for AQ_AM_MAX_MEDIUM; 0: none */
 };
 
 /*
- * A poll skips progress unless a word indicates work. The transport's words indicate arrivals from
+ * A poll calls progress only if a word indicates work. The transport's words indicate arrivals from
  * peers; each has a value that means "nothing to do". A single counter, aqi_tp_pending, indicates
- * work pending in this process, in any transport. Still, progress(ALL) is called in one of
- * AQI_POLLS_PER_ROUND polls, and whenever a wait has yielded or slept. If that does not suffice for
- * everything that no word announces (timers, losses), the transport must not be `watched`.
+ * work pending in this process, in any transport. In addition, progress(ALL) is called in one of
+ * AQI_POLLS_PER_ROUND polls, and whenever a wait has yielded or slept. If that is too rare for the
+ * work that no word announces (timers, losses), the transport must not be `watched`.
  */
 struct aqi_watch {
     _Atomic(const _Atomic uint32_t *) word;
@@ -437,8 +434,7 @@ struct aqi_transport {
     unsigned caps;
     uint16_t addr_max, key_max;          /* bytes of an address and of a key, in all processes */
     struct aqi_settings_table *settings; /* or NULL */
-    const char *absent;                  /* NULL; or the reason why the library was built without
-                                            it */
+    const char *absent;                  /* why the library was built without it, or NULL */
 
     /* --- required ------------------------------------------------------------------------ */
 
@@ -736,10 +732,10 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
 
-/* Whether the fallback layer holds something back for lack of room, which no arrival announces. */
+/* Whether operations of the fallback layer wait for room that no arrival announces. */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
-/* Whether the fallback layer holds something back, for any reason. */
+/* Whether operations of the fallback layer wait for room, announced or not. */
 bool aqi_tp_waits(const struct aqi_tp *tp);
 
 /*

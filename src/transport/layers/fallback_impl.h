@@ -1,6 +1,4 @@
-/*
- * Shared by the files of the fallback layer: its state, its operations and its internal messages.
- */
+/* Shared by the files of the fallback layer: its state, operations and internal messages. */
 #ifndef AQI_FALLBACK_IMPL_H
 #define AQI_FALLBACK_IMPL_H
 

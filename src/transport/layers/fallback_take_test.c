@@ -82,9 +82,7 @@ static void acknowledgements_of_two_puts(void **state)
             world.tp.ops.put(&world.tp, peer, NULL, 4096, bytes, sizeof(bytes), NULL, &comp),
             AQ_OK);
         const int32_t *args = world.sent[0].args;
-        /*
-         * The second has its own number, generation and bytes; with five arguments there is none.
-         */
+        /* The second has its own number, generation and bytes; five arguments lack it. */
         struct message ack = {FB_ACK, 6, {99, 99, PIECE, args[0], args[1], PIECE}, NULL, NULL, 0};
         ack.nargs = i == 1 ? 5 : 6;
         ack.args[5] += i == 2;

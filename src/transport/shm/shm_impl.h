@@ -55,9 +55,7 @@ struct shm_channel_head {
     } ring[SHM_RINGS];
 };
 
-/*
- * Maximum number of registrations of private memory for CMA; further ones are accessed by messages.
- */
+/* Maximum number of private registrations that CMA accesses; others need messages. */
 enum { SHM_HANDLES = 64 };
 
 /* The start of an inbox. Its owner sets it up before addresses are exchanged; atomics may change.

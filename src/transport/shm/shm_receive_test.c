@@ -44,9 +44,7 @@ static void deliver(void *arg, uint32_t from, const struct aqi_am *am)
         put(SHM_REQUESTS, atomic_load(&source.rx[SHM_REQUESTS].head) + SLOTS, am, SHM_INLINE);
 }
 
-/*
- * Whether a message is delivered. If not, it is counted as dropped, and its slot is freed anyway.
- */
+/* Whether a message is delivered. Otherwise it counts as dropped; its slot is freed anyway. */
 static bool arrives(unsigned ring, struct aqi_am am, uint32_t line)
 {
     struct shm_rx *rx = &source.rx[ring];
