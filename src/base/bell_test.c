@@ -1,6 +1,4 @@
-/*
- * Bells: rings are taken once, none is lost, a sleeping owner is woken; other memory is rejected.
- */
+/* Bells: each ring is taken once, a sleeping owner is woken, and other memory is rejected. */
 #include "base/bell.h"
 
 #include "base/capture_test.h"

@@ -42,9 +42,7 @@ struct aqi_board *aqi_board_sheet_take(void);
 void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *text);
 void aqi_board_sheet_give(struct aqi_board *sheet); /* no-op on NULL */
 
-/*
- * Print the board and the sheets. Async-signal-safe. Returns false if not everything was written.
- */
+/* Print the board and the sheets. Async-signal-safe. Returns false if not all was written. */
 bool aqi_board_print(int fd);
 
 /*

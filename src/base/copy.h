@@ -19,9 +19,7 @@ enum aqi_copy_method {
     AQI_COPY_AUTO = AQI_COPY_METHODS /* chosen by timing the copies */
 };
 
-/*
- * Use `method` for copies of at least `least` bytes, or memcpy if the processor does not have it.
- */
+/* Use `method` for copies of at least `least` bytes; memcpy if the processor lacks it. */
 void aqi_copy_configure(enum aqi_copy_method method, size_t least);
 
 /* For tests: use this method regardless of the configuration. */

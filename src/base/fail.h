@@ -24,14 +24,10 @@ AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PR
 /* Stop logging: aqrun prints once for all processes why they cannot start. */
 void aqi_fail_defer(bool on);
 
-/*
- * Stop logging the loss of peers (AQ_EPEER), but still record it: each is printed once, elsewhere.
- */
+/* Record the loss of peers (AQ_EPEER) without logging it: each is printed once, elsewhere. */
 void aqi_fail_expect_losses(bool on);
 
-/*
- * Write what is wrong, and what to do, to `why` (`room` bytes with the NUL). Always returns false.
- */
+/* Write the cause and what to do to `why` (`room` bytes with the NUL). Returns false. */
 AQI_COLD bool aqi_explain(char *why, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);
 /* Append to `text` (`room` bytes with the NUL); what does not fit is cut off. */
 AQI_COLD void aqi_append(char *text, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);

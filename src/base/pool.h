@@ -25,9 +25,7 @@ struct aqi_pool {
 
 void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objects, bool locked);
 
-/*
- * Free all chunks, which leaves the pool as after init. Returns the number of objects still in use.
- */
+/* Free all chunks; the pool is as after init. Returns the number of objects still in use. */
 size_t aqi_pool_destroy(struct aqi_pool *pool);
 
 /*

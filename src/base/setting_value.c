@@ -126,9 +126,7 @@ static bool setting_value_in_range(const struct aqi_setting *row, uint64_t numbe
     return number >= row->min && number <= setting_value_max(row);
 }
 
-/*
- * The rest of a time whose whole part is `number`: "", "ms", ".25s"; fractions of 1 ns are ignored.
- */
+/* The rest of a time after the integer `number`: "", "ms" or ".25s"; cut to whole nanoseconds. */
 static bool setting_value_scale_time(const struct aqi_setting *row, const char *text,
                                      uint64_t *number)
 {

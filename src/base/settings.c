@@ -10,9 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/*
- * Where a value came from, as stored per row in aqi_settings_table.origins; then the other aliases.
- */
+/* Where a value came from, for aqi_settings_table.origins; the other aliases follow. */
 enum settings_origin { SETTINGS_DEFAULT, SETTINGS_NAME, SETTINGS_ALIAS };
 
 /*

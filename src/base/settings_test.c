@@ -360,9 +360,7 @@ static void old_aliases_hold_with_a_warning(void **state)
     assert_string_equal(capture.text, "");
 }
 
-/*
- * There is no warning about names that are not close to any, as they may belong to other libraries.
- */
+/* No warning about names that are close to none: they may belong to other libraries. */
 static void names_near_to_an_alias_are_answered(void **state)
 {
     struct capture capture;

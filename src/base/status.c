@@ -1,9 +1,7 @@
 /* Names and meanings of the status codes. */
 #include "base/base.h"
 
-/*
- * AQ_AGAIN, the only positive status, comes first, then AQ_OK and the failures in descending order.
- */
+/* AQ_AGAIN, the only positive status, is first; AQ_OK and the failures follow, descending. */
 #define STATUS_ROW(status) [AQ_AGAIN - (status)]
 
 static const struct {

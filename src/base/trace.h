@@ -22,9 +22,7 @@ enum aqi_trace_category {
 /* The event has no peer. */
 #define AQI_TRACE_NOBODY UINT32_MAX
 
-/*
- * The traced categories; 0: none. Changes at open and close only. Hidden, so that access is direct.
- */
+/* The traced categories; changes at open and close only. Hidden, so that access is direct. */
 extern _Atomic uint32_t aqi_trace_mask __attribute__((visibility("hidden")));
 
 enum aqi_trace_format {

@@ -1,6 +1,4 @@
-/*
- * Traces: masks, output of several threads and blocks, limits, and every way for a process to end.
- */
+/* Traces: masks, output of several threads and blocks, limits, and how processes end. */
 #include "base/trace.h"
 
 #include "base/capture_test.h"

@@ -25,9 +25,7 @@ struct aqi_reg_machine {
     bool on_demand; /* segments are also registered on demand; otherwise only memory outside them */
 };
 
-/*
- * The limits reported by the system; the caller sets `processes` and `on_demand`. Nothing is tried.
- */
+/* Get the limits that the system reports; the caller sets `processes` and `on_demand`. */
 void aqi_reg_machine_look(struct aqi_reg_machine *machine);
 
 /*

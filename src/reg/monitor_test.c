@@ -1,6 +1,4 @@
-/*
- * Tests monitor.c: every kind of unmapping is reported, and memory that cannot be watched is not.
- */
+/* Tests monitor.c: each way to unmap memory is reported; other memory cannot be watched. */
 #include "reg/monitor.h"
 
 #include "base/cmocka_test.h"
@@ -203,9 +201,7 @@ static void memory_mapped_over_it_is_watched_anew(void **unused)
     assert_true(told(at + HEAP - 1));
 }
 
-/*
- * Changes that the kernel does not report; they are detected before anything there is pinned again.
- */
+/* The kernel does not report this, but it is detected before memory there is pinned again. */
 static void sysv_memory_attached_over_it_is_not_watched(void **unused)
 {
     int id = shmget(IPC_PRIVATE, SIZE, 0600);

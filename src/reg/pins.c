@@ -308,9 +308,7 @@ static void pins_invalidate(struct aqi_reg *reg, struct reg_pin *pin)
     reg_pin_unuse(reg, pin);
 }
 
-/*
- * Invalidate the overlapping pieces of a row, starting over each time, since others may be freed.
- */
+/* Invalidate the overlapping pieces of a row; start over after each, as others may be freed. */
 static void pins_invalidate_row(struct aqi_reg *reg, size_t row, uint64_t addr, uint64_t len)
 {
     struct reg_entry *entry = reg->pins.rows[row];
