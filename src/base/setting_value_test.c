@@ -75,57 +75,22 @@ static const struct {
 
 static const struct {
     const struct aqi_setting *row;
-    const char *text;
+    const char *texts[16]; /* ended by NULL */
 } illegal[] = {
-    {&row_time, "1."},
-    {&row_time, "1.s"},
-    {&row_time, ".5s"},
-    {&row_time, "1.5.5s"},
-    {&row_time, "-1.5s"},
-    {&row_time_plain, "307445734561.9m"},
-    {&row_bool, ""},
-    {&row_bool, "2"},
-    {&row_bool, "yess"},
-    {&row_bool, " 1"},
-    {&row_count, ""},
-    {&row_count, "-1"},
-    {&row_count, "+1"},
-    {&row_count, " 1"},
-    {&row_count, "1 "},
-    {&row_count, "0x10"},
-    {&row_count, "1K"},
-    {&row_count, "1.5"},
-    {&row_count, "18446744073709551616"},
-    {&row_count, "99999999999999999999999999"},
-    {&row_range, "0"},
-    {&row_range, "1"},
-    {&row_range, "3"},
-    {&row_range, "128"},
-    {&row_bytes, ""},
-    {&row_bytes, "K"},
-    {&row_bytes, "-4K"},
-    {&row_bytes, "4KK"},
-    {&row_bytes, "4Ki"},
-    {&row_bytes, "4KiBx"},
-    {&row_bytes, "4iB"},
-    {&row_bytes, "4BB"},
-    {&row_bytes, "4P"},
-    {&row_bytes, "4 K"},
-    {&row_bytes, "16777216T"},
-    {&row_bytes, "18446744073709551615K"},
-    {&row_time, ""},
-    {&row_time, "0"},
-    {&row_time, "999ns"},
-    {&row_time, "61s"},
-    {&row_time, "1h"},
-    {&row_time, "-1s"},
-    {&row_time, "1sec"},
-    {&row_time, "18446744073709551615m"},
-    {&row_choice, ""},
-    {&row_choice, "re"},
-    {&row_choice, "redd"},
-    {&row_choice, "0"},
-    {&row_open, "4095"},
+    {&row_bool, {"", "2", "yess", " 1"}},
+    {&row_count,
+     {"", "-1", "+1", " 1", "1 ", "0x10", "1K", "1.5", "18446744073709551616",
+      "99999999999999999999999999"}},
+    {&row_range, {"0", "1", "3", "128"}},
+    {&row_bytes,
+     {"", "K", "-4K", "4KK", "4Ki", "4KiBx", "4iB", "4BB", "4P", "4 K", "16777216T",
+      "18446744073709551615K"}},
+    {&row_time,
+     {"1.", "1.s", ".5s", "1.5.5s", "-1.5s", "", "0", "999ns", "61s", "1h", "-1s", "1sec",
+      "18446744073709551615m"}},
+    {&row_time_plain, {"307445734561.9m"}},
+    {&row_choice, {"", "re", "redd", "0"}},
+    {&row_open, {"4095"}},
 };
 
 static void valid_values_are_accepted(void **state)
@@ -138,21 +103,24 @@ static void valid_values_are_accepted(void **state)
     }
 }
 
+static void check_refused(const struct aqi_setting *row, const char *text)
+{
+    uint64_t value = 12345678901;
+    char range[128], start[128], complaint[512];
+    if (aqi_setting_read(row, text, &value)) fail_msg("\"%s\" was taken", text);
+    assert_true(value == 12345678901);
+    aqi_setting_complain(row, row->name, text, complaint, sizeof(complaint));
+    aqi_setting_range(row, range, sizeof(range));
+    snprintf(start, sizeof(start), "%s=\"%s\" ", row->name, text);
+    assert_memory_equal(complaint, start, strlen(start));
+    assert_non_null(strstr(complaint, range));
+}
+
 static void invalid_values_are_refused(void **state)
 {
-    for (size_t i = 0; i < AQI_COUNT_OF(illegal); i++) {
-        uint64_t value = 12345678901;
-        const struct aqi_setting *row = illegal[i].row;
-        char range[128], start[128], complaint[512];
-        if (aqi_setting_read(row, illegal[i].text, &value))
-            fail_msg("\"%s\" was taken", illegal[i].text);
-        aqi_setting_complain(row, row->name, illegal[i].text, complaint, sizeof(complaint));
-        assert_true(value == 12345678901);
-        aqi_setting_range(row, range, sizeof(range));
-        snprintf(start, sizeof(start), "%s=\"%s\" ", row->name, illegal[i].text);
-        assert_memory_equal(complaint, start, strlen(start));
-        assert_non_null(strstr(complaint, range));
-    }
+    for (size_t i = 0; i < AQI_COUNT_OF(illegal); i++)
+        for (const char *const *text = illegal[i].texts; *text != NULL; text++)
+            check_refused(illegal[i].row, *text);
 }
 
 static void text_is_any_text(void **state)

@@ -102,11 +102,18 @@ static void open_with(uint64_t main, uint64_t victim, bool cut)
     assert_int_equal(aqi_reg_open(&params, &reg), AQ_OK);
 }
 
-static void close_all(void)
+static int open_world(void **state)
+{
+    open_with(2, 4, false);
+    return 0;
+}
+
+static int close_world(void **state)
 {
     aqi_reg_close(reg);
     assert_int_equal(world.pinned, 0);
     assert_int_equal(world.pins, world.unpins);
+    return 0;
 }
 
 static aq_status hear(struct reg_wire wire, const uint64_t *serials, const void *bytes)
@@ -160,7 +167,6 @@ static void local_memory_is_pinned_once(void **unused)
     a = use_local(AT, 1);
     assert_int_equal(aqi_reg_counts(reg)->hits, 2);
     aqi_reg_release(reg, &a);
-    close_all();
 }
 
 static void neighbors_are_combined(void **unused)
@@ -177,7 +183,6 @@ static void neighbors_are_combined(void **unused)
     assert_int_equal(a.mem_len, 3 * P);
     assert_int_equal(world.pinned, 3 * P);
     aqi_reg_release(reg, &a);
-    close_all();
 }
 
 static void holes_are_left_out(void **unused)
@@ -190,7 +195,6 @@ static void holes_are_left_out(void **unused)
     struct aqi_reg_use none;
     assert_int_equal(aqi_reg_local(reg, AT + 2 * P, 1, &none), AQ_ENOTSUP);
     aqi_reg_release(reg, &use);
-    close_all();
 }
 
 static void the_longest_unused_goes_first(void **unused)
@@ -206,7 +210,6 @@ static void the_longest_unused_goes_first(void **unused)
     a = use_local(AT, 1);
     assert_int_equal(world.pins, 3); /* still there: b was evicted */
     aqi_reg_release(reg, &a);
-    close_all();
 }
 
 /* The system allows less than the limit: that becomes the limit, for a while. */
@@ -230,12 +233,10 @@ static void locked_memory_runs_out(void **unused)
     }
     assert_true(aqi_reg_counts(reg)->pinned.bytes > 16 * P); /* and it was tried again */
     aqi_reg_release(reg, &b);
-    close_all();
 }
 
 static void a_peer_gets_its_share_and_no_more(void **unused)
 {
-    open_with(2, 4, false);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(hear_ask(i, AT + i * 4 * P), AQ_OK);
         assert_int_equal(said().wire.nbytes, i <= 2 ? 3 : 0);
@@ -249,7 +250,6 @@ static void a_peer_gets_its_share_and_no_more(void **unused)
     assert_int_equal(aqi_reg_counts(reg)->lent.regions, 0);
     assert_int_equal(hear_ask(9, AT), AQ_OK); /* too late to count */
     assert_int_equal(aqi_reg_counts(reg)->lent.regions, 0);
-    close_all();
 }
 
 static void changed_memory_is_called_back(void **unused)
@@ -270,14 +270,13 @@ static void changed_memory_is_called_back(void **unused)
         assert_false(aqi_reg_progress(reg));
         assert_int_equal(world.pinned, 4 * P);
         aqi_reg_release(reg, &use);
-        close_all();
+        close_world(NULL);
     }
 }
 
 /* An answer that could not be sent yet is dropped. */
 static void an_answer_too_late_is_a_refusal(void **unused)
 {
-    open_with(2, 4, false);
     world.deaf = true;
     assert_int_equal(hear_ask(1, AT), AQ_OK);
     aqi_reg_invalidate(reg, AT, 1);
@@ -288,7 +287,6 @@ static void an_answer_too_late_is_a_refusal(void **unused)
     assert_int_equal(said().wire.kind, REG_ANSWER);
     assert_int_equal(said().wire.nbytes, 0);
     assert_int_equal(world.pinned, 0);
-    close_all();
 }
 
 static void invalid_messages_are_refused(void **unused)
@@ -296,7 +294,6 @@ static void invalid_messages_are_refused(void **unused)
     static const char bytes[1025];
     const uint64_t twice[] = {1, 1}, none[] = {7};
     struct aqi_reg_wait wait = {.ready = world_ready};
-    open_with(2, 4, false);
     assert_int_equal(hear_ask(1, AT), AQ_OK);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &wait), AQ_AGAIN);
     const struct {
@@ -331,13 +328,11 @@ static void invalid_messages_are_refused(void **unused)
     assert_int_equal(world.status, AQ_OK);
     assert_int_equal(wait.use.mem_len, P);
     aqi_reg_release(reg, &wait.use);
-    close_all();
 }
 
 /* A peer that keeps requesting and accepts no answer does not fill our memory. */
 static void a_flood_ends(void **unused)
 {
-    open_with(2, 4, false);
     world.deaf = true;
     aq_status st = AQ_OK;
     uint64_t serial = 0;
@@ -345,7 +340,6 @@ static void a_flood_ends(void **unused)
         st = hear_ask(++serial, AT);
     assert_int_equal(st, AQ_EPROTO);
     assert_int_equal(serial, AQI_REG_ASKED_MAX + 1);
-    close_all();
 }
 
 static aq_status answer(uint64_t serial, uint64_t addr, bool lent, aq_status ride)
@@ -362,7 +356,6 @@ static aq_status answer(uint64_t serial, uint64_t addr, bool lent, aq_status rid
 static void pieces_are_replaced_in_the_same_message(void **unused)
 {
     struct aqi_reg_wait wait = {.ready = world_ready};
-    open_with(2, 4, false);
     for (unsigned i = 1; i <= 2; i++) {
         assert_int_equal(aqi_reg_remote(reg, 1, AT + 4 * P * i, 8, &wait), AQ_AGAIN);
         assert_int_equal(answer(i, AT + 4 * P * i, true, AQ_OK), AQ_OK);
@@ -387,13 +380,11 @@ static void pieces_are_replaced_in_the_same_message(void **unused)
     assert_int_equal(aqi_reg_remote(reg, 1, AT + 2 * P, 8, &wait), AQ_OK);
     assert_int_equal(world.sent_count, sent);
     aqi_reg_release(reg, &wait.use);
-    close_all();
 }
 
 static void data_sent_along_is_answered(void **unused)
 {
     struct aqi_reg_wait wait = {.ready = world_ready, .bytes = "data", .nbytes = 4, .tag = 9};
-    open_with(2, 4, false);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 4, &wait), AQ_AGAIN);
     assert_true(wait.rode);
     assert_int_equal(said().wire.tag, 9);
@@ -410,26 +401,22 @@ static void data_sent_along_is_answered(void **unused)
     assert_int_equal(world.rides, 1);
     assert_int_equal(said().wire.status, AQ_ERANGE);
     assert_int_equal(said().wire.nbytes, 0);
-    close_all();
 }
 
 static void refused_requests_are_not_repeated_each_time(void **unused)
 {
     struct aqi_reg_wait wait = {.ready = world_ready};
-    open_with(2, 4, false);
     unsigned asked = 0;
     for (unsigned i = 0; i < 100; i++) {
         if (aqi_reg_remote(reg, 1, AT, 8, &wait) != AQ_AGAIN) continue;
         assert_int_equal(answer(++asked, AT, false, AQ_OK), AQ_OK);
     }
     assert_in_range(asked, 4, 8);
-    close_all();
 }
 
 static void requests_to_a_dead_peer_fail(void **unused)
 {
     struct aqi_reg_wait a = {.ready = world_ready}, b = {.ready = world_ready};
-    open_with(2, 4, false);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &a), AQ_AGAIN);
     assert_int_equal(answer(1, AT, true, AQ_OK), AQ_OK); /* in use */
     assert_int_equal(aqi_reg_remote(reg, 1, AT + 4 * P, 8, &b), AQ_AGAIN);
@@ -441,7 +428,6 @@ static void requests_to_a_dead_peer_fail(void **unused)
     unsigned sent = world.sent_count;
     aqi_reg_release(reg, &a.use);
     assert_int_equal(world.sent_count, sent);
-    close_all();
 }
 
 static void impossible_limits_are_refused(void **unused)
@@ -457,21 +443,22 @@ static void impossible_limits_are_refused(void **unused)
 
 int main(void)
 {
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(local_memory_is_pinned_once),
-        cmocka_unit_test(neighbors_are_combined),
-        cmocka_unit_test(holes_are_left_out),
-        cmocka_unit_test(the_longest_unused_goes_first),
-        cmocka_unit_test(locked_memory_runs_out),
-        cmocka_unit_test(a_peer_gets_its_share_and_no_more),
+        cmocka_unit_test_teardown(local_memory_is_pinned_once, close_world),
+        cmocka_unit_test_teardown(neighbors_are_combined, close_world),
+        cmocka_unit_test_teardown(holes_are_left_out, close_world),
+        cmocka_unit_test_teardown(the_longest_unused_goes_first, close_world),
+        cmocka_unit_test_teardown(locked_memory_runs_out, close_world),
+        IN_WORLD(a_peer_gets_its_share_and_no_more),
         cmocka_unit_test(changed_memory_is_called_back),
-        cmocka_unit_test(an_answer_too_late_is_a_refusal),
-        cmocka_unit_test(invalid_messages_are_refused),
-        cmocka_unit_test(a_flood_ends),
-        cmocka_unit_test(pieces_are_replaced_in_the_same_message),
-        cmocka_unit_test(data_sent_along_is_answered),
-        cmocka_unit_test(refused_requests_are_not_repeated_each_time),
-        cmocka_unit_test(requests_to_a_dead_peer_fail),
+        IN_WORLD(an_answer_too_late_is_a_refusal),
+        IN_WORLD(invalid_messages_are_refused),
+        IN_WORLD(a_flood_ends),
+        IN_WORLD(pieces_are_replaced_in_the_same_message),
+        IN_WORLD(data_sent_along_is_answered),
+        IN_WORLD(refused_requests_are_not_repeated_each_time),
+        IN_WORLD(requests_to_a_dead_peer_fail),
         cmocka_unit_test(impossible_limits_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
