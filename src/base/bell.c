@@ -6,7 +6,6 @@
 #include "base/stats.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

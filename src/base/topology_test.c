@@ -3,7 +3,6 @@
 
 #include "base/capture_test.h"
 #include "base/cgroup.h"
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "base/cmocka_test.h"
 
 #include <stdbool.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 /* Time is counted in rounds, of which a process that is stopped or has no core gets few, so that it
  * loses no output. */

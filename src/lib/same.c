@@ -8,7 +8,6 @@
 #include <aqueduct/version.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SAME_ROWS = 32 };
 

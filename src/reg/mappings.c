@@ -2,7 +2,6 @@
 #include "reg/mappings.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/cmocka_test.h"
 
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>

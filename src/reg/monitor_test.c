@@ -3,7 +3,6 @@
 
 #include "base/cmocka_test.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>

@@ -2,7 +2,6 @@
 #include "transport/am.h"
 
 #include <aqueduct/type.h>
-#include <string.h>
 
 aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struct aqi_am *am,
                         uint32_t *source)

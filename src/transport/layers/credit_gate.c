@@ -6,7 +6,6 @@
 #include "base/stats.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct aqi_credit_limits by_default = {.depth = 32, .bytes = 12288, .slack = 1};
 

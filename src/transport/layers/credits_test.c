@@ -7,9 +7,7 @@
 #include "transport/layers/credits.h"
 
 #include "base/capture_test.h"
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Returns NULL, or the law that is broken: `out` exceeds a limit, or the total is not the sum. */
 static const char *credits_broken(const struct aqi_credits *c)

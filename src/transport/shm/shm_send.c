@@ -5,7 +5,6 @@
 #include "base/log.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * A ring counts as full until the first check for room allocates `line_after`, since most peers in
