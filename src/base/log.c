@@ -136,22 +136,22 @@ static struct {
     _Atomic int fd;
     dev_t device;
     ino_t number;
-} log_way = {.fd = -1};
+} log_socket = {.fd = -1};
 
 void aqi_log_through(int fd, dev_t device, ino_t number)
 {
-    log_way.device = device;
-    log_way.number = number;
+    log_socket.device = device;
+    log_socket.number = number;
     /* Read by the load in aqi_log_line. */
-    atomic_store_explicit(&log_way.fd, fd, memory_order_release);
+    atomic_store_explicit(&log_socket.fd, fd, memory_order_release);
 }
 
 void aqi_log_line(const char *line, size_t len)
 {
     struct stat is;
-    int fd = atomic_load_explicit(&log_way.fd, memory_order_acquire);
-    if (fd >= 0 && fstat(STDERR_FILENO, &is) == 0 && is.st_dev == log_way.device &&
-        is.st_ino == log_way.number &&
+    int fd = atomic_load_explicit(&log_socket.fd, memory_order_acquire);
+    if (fd >= 0 && fstat(STDERR_FILENO, &is) == 0 && is.st_dev == log_socket.device &&
+        is.st_ino == log_socket.number &&
         send(fd, line, len, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len)
         return;
     log_write(line, len);
@@ -178,7 +178,7 @@ static size_t log_use_name(char *line, size_t room)
     return strlen(line);
 }
 
-static void log_say(enum aqi_log_level level, const char *folder, const char *fmt, va_list args)
+static void log_print(enum aqi_log_level level, const char *folder, const char *fmt, va_list args)
 {
     int saved_errno = errno;
     char line[LOG_LINE_BYTES];
@@ -202,7 +202,7 @@ void aqi_log(enum aqi_log_level level, const char *folder, const char *fmt, ...)
     if (!aqi_log_enabled(level, folder)) return;
     va_list args;
     va_start(args, fmt);
-    log_say(level, folder, fmt, args);
+    log_print(level, folder, fmt, args);
     va_end(args);
 }
 
@@ -213,6 +213,6 @@ void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folde
     if (atomic_exchange_explicit(once, true, memory_order_relaxed)) return;
     va_list args;
     va_start(args, fmt);
-    log_say(level, folder, fmt, args);
+    log_print(level, folder, fmt, args);
     va_end(args);
 }
