@@ -12,16 +12,16 @@ static int config_clean(void **state)
     return clearenv();
 }
 
-/* Load with `name`=`text`; `said` receives the output on standard error. */
-static aq_status config_load(const char *name, const char *text, struct capture *said)
+/* Load with `name`=`text`; `output` receives the output on standard error. */
+static aq_status config_load(const char *name, const char *text, struct capture *output)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
-    capture_start(said);
+    capture_start(output);
     setenv(name, text, 1);
     aq_status st = aqi_settings_load(tables, count);
     aqi_settings_warn(tables, count, lib_other_names);
-    (void)capture_end(said);
+    (void)capture_end(output);
     return st;
 }
 
@@ -38,10 +38,10 @@ static void errors_name_the_variable_that_was_set(void **state)
             if (row->alias_words != NULL && strcmp(row->name, "AQ_BARRIER") == 0) continue;
             for (unsigned a = 0; (alias = aqi_setting_alias(row, a)) != NULL; a++, tried++) {
                 char start[128];
-                struct capture said;
+                struct capture output;
                 config_clean(state);
                 snprintf(start, sizeof(start), "%s=\"-1 '\" is not valid: give ", alias);
-                assert_int_equal(config_load(alias, "-1 '", &said), AQ_ESETTING);
+                assert_int_equal(config_load(alias, "-1 '", &output), AQ_ESETTING);
                 assert_memory_equal(aq_error_message(), start, strlen(start));
                 assert_string_equal(aqi_setting_origin(tables[t], r), "default");
             }
@@ -68,19 +68,19 @@ static void extreme_numbers_are_no_errors(void **state)
             for (size_t i = 0;
                  alias != NULL && number && errors[e] == NULL && i < AQI_COUNT_OF(texts); i++) {
                 char value[64];
-                struct capture said;
+                struct capture output;
                 uint64_t read;
                 config_clean(state);
                 if (row->type == AQI_SET_TIME && i == AQI_COUNT_OF(texts) - 1) continue;
                 if (row->alias_unit != NULL && i == AQI_COUNT_OF(texts) - 1) continue;
-                assert_int_equal(config_load(alias, texts[i], &said), AQ_OK);
+                assert_int_equal(config_load(alias, texts[i], &output), AQ_OK);
                 aqi_setting_format(tables[t], r, value, sizeof(value));
                 assert_true(aqi_setting_read(row, value, &read));
                 bool legal = aqi_setting_read(row, texts[i], &read);
                 if (row->alias_words == NULL && row->alias_unit == NULL)
-                    assert_int_equal(strstr(said.text, alias) != NULL, !legal);
-                assert_int_equal(config_load(alias, texts[i], &said), AQ_OK);
-                assert_string_equal(said.text, "");
+                    assert_int_equal(strstr(output.text, alias) != NULL, !legal);
+                assert_int_equal(config_load(alias, texts[i], &output), AQ_OK);
+                assert_string_equal(output.text, "");
             }
         }
 }
@@ -125,16 +125,16 @@ static void values_of_the_documents(void **state)
     struct aqi_settings_table *const *tables = lib_tables(&count);
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         char value[64] = "";
-        struct capture said;
+        struct capture output;
         config_clean(state);
-        assert_int_equal(config_load(rows[i].name, rows[i].text, &said), AQ_OK);
+        assert_int_equal(config_load(rows[i].name, rows[i].text, &output), AQ_OK);
         for (size_t t = 0; t < count; t++)
             for (size_t r = 0; r < tables[t]->count; r++)
                 if (strcmp(tables[t]->rows[r].name, rows[i].row) == 0)
                     aqi_setting_format(tables[t], r, value, sizeof(value));
         assert_string_equal(value, rows[i].value);
-        if ((strstr(said.text, rows[i].name) != NULL) != rows[i].warned)
-            fail_msg("%s=%s: \"%s\"", rows[i].name, rows[i].text, said.text);
+        if ((strstr(output.text, rows[i].name) != NULL) != rows[i].warned)
+            fail_msg("%s=%s: \"%s\"", rows[i].name, rows[i].text, output.text);
     }
 }
 
@@ -174,9 +174,9 @@ static void names_of_the_documents_are_known(void **state)
         /* Further ones without effect. */
         "GASNET_OFI_DEVICE_TYPE", "GASNET_RBUF_COUNT", "GASNET_IBV_PORTS_TYPE"};
     for (size_t i = 0; i < AQI_COUNT_OF(names); i++) {
-        struct capture said;
-        (void)config_load(names[i], "1", &said);
-        if (strstr(said.text, "is not a setting") != NULL) fail_msg("%s", said.text);
+        struct capture output;
+        (void)config_load(names[i], "1", &output);
+        if (strstr(output.text, "is not a setting") != NULL) fail_msg("%s", output.text);
         unsetenv(names[i]);
     }
 }

@@ -309,7 +309,7 @@ static const struct {
 
 /* --- the test --------------------------------------------------------------------------------- */
 
-static bool told(void)
+static bool is_reported(void)
 {
     uint64_t addr, len;
     bool found = false;
@@ -332,14 +332,14 @@ static void replacing_a_pinned_page_is_reported(void **state)
         at = area + AT * page;
         memset(area, 1, size);
         assert_true(aqi_monitor_watch(monitor, (uint64_t)(uintptr_t)at, page));
-        (void)told();
+        (void)is_reported();
         if (!pin(at)) {
             print_message("skipped: io_uring pins no memory here: %s\n", strerror(errno));
             if (ring.fd >= 0) unpin();
             break;
         }
         bool done = changes[i].change();
-        bool reported = told();
+        bool reported = is_reported();
         *at = (char)(10 + i);
         bool same = pinned_byte(at) == (char)(10 + i);
         replaced += !same;
@@ -348,7 +348,7 @@ static void replacing_a_pinned_page_is_reported(void **state)
             fail_msg("%s: the page was replaced without a report", changes[i].name);
         unpin();
         munmap(area, size);
-        (void)told();
+        (void)is_reported();
     }
     aqi_monitor_close(monitor);
     if (replaced == 0) skip();

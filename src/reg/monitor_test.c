@@ -46,7 +46,7 @@ static bool watch(const void *at, size_t len)
 }
 
 /* Whether a change of this byte is among the reported ones. Consumes all of them. */
-static bool told(const void *at)
+static bool is_reported(const void *at)
 {
     uint64_t addr, len;
     bool found = false;
@@ -59,26 +59,26 @@ static void ways_to_lose_anonymous_memory(void **unused)
 {
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(watch(at, SIZE));
-    assert_false(told(at));
+    assert_false(is_reported(at));
     assert_int_equal(madvise(at, 4096, MADV_DONTNEED), 0);
-    assert_true(told(at));
-    assert_false(told(at));
+    assert_true(is_reported(at));
+    assert_false(is_reported(at));
     assert_int_equal(madvise(at, 4096, MADV_FREE), 0);
-    assert_true(told(at));
+    assert_true(is_reported(at));
     assert_true(mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                      0) == at);
-    assert_true(told(at));
-    assert_false(told(at + 4096));
+    assert_true(is_reported(at));
+    assert_false(is_reported(at + 4096));
     assert_true(watch(at, SIZE));
     char *moved = mremap(at + 8192, 8192, 16384, MREMAP_MAYMOVE);
     assert_true(moved != MAP_FAILED && moved != at + 8192);
-    assert_true(told(at + 8192));
+    assert_true(is_reported(at + 8192));
     assert_int_equal(munmap(moved, 16384), 0);
     assert_int_equal(syscall(SYS_munmap, at + 32768, SIZE - 32768), 0); /* no hook sees it */
-    assert_true(told(at + SIZE - 1));
+    assert_true(is_reported(at + SIZE - 1));
     assert_int_equal(munmap(at, 8192), 0);
     assert_int_equal(munmap(at + 16384, 16384), 0);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 /* Calls inside the C library, which hooks on its functions would not see. */
@@ -91,7 +91,7 @@ static void memory_of_the_heap(void **unused)
     char *page = (char *)(((uintptr_t)at + 8191) & ~(uintptr_t)4095);
     if (!watch(page, SIZE)) fail_msg("the heap cannot be watched");
     free(at);
-    assert_true(told(page));
+    assert_true(is_reported(page));
 }
 
 static void files_and_shared_memory_are_not_watched(void **unused)
@@ -119,7 +119,7 @@ static void files_and_shared_memory_are_not_watched(void **unused)
     munmap(hole + 4096, 4096);
     assert_false(watch(hole, SIZE));
     munmap(hole, SIZE);
-    (void)told(hole);
+    (void)is_reported(hole);
 }
 
 static unsigned mappings_of(const char *at, size_t len)
@@ -159,7 +159,7 @@ static void mappings_stay_whole(void **unused)
     assert_int_equal(mprotect(at + 8192, 4096, PROT_READ | PROT_WRITE), 0);
     char *moved = mremap(at, HEAP, 2 * HEAP, MREMAP_MAYMOVE);
     assert_true(moved != MAP_FAILED);
-    if (moved != at) assert_true(told(at + HEAP - 1));
+    if (moved != at) assert_true(is_reported(at + HEAP - 1));
     munmap(moved, 2 * HEAP);
     /* Space that is made accessible piece by piece. */
     at = map_apart(HEAP, PROT_NONE);
@@ -170,7 +170,7 @@ static void mappings_stay_whole(void **unused)
     }
     assert_int_equal(mappings_of(at, HEAP), 1);
     munmap(at, HEAP);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 /* Other memory replaces watched memory. */
@@ -184,20 +184,20 @@ static void memory_mapped_over_it_is_watched_anew(void **unused)
         assert_true(mmap(part, SIZE, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == part);
         memset(part, 2, SIZE);
-        assert_true(told(part));
+        assert_true(is_reported(part));
         assert_true(watch(part, SIZE));
         assert_int_equal(madvise(part, 4096, MADV_DONTNEED), 0);
-        assert_true(told(part));
+        assert_true(is_reported(part));
     }
     assert_true(watch(at, HEAP)); /* many mappings now */
     assert_true(mmap(at + SIZE, SIZE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
                 at + SIZE);
-    assert_true(told(at + SIZE));
+    assert_true(is_reported(at + SIZE));
     assert_false(watch(at, HEAP));
     assert_false(watch(at + SIZE, 1));
     assert_true(watch(at + 2 * SIZE, SIZE));
     munmap(at, HEAP);
-    assert_true(told(at + HEAP - 1));
+    assert_true(is_reported(at + HEAP - 1));
 }
 
 /* The kernel does not report this, but it is detected before memory there is pinned again. */
@@ -214,7 +214,7 @@ static void sysv_memory_attached_over_it_is_not_watched(void **unused)
     assert_true(watch(at, SIZE));
     assert_int_equal(shmdt(at + SIZE), 0);
     munmap(at, HEAP);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 /* Bytes that this process has read so far, mainly from /proc/self/maps. */
@@ -237,7 +237,7 @@ static void a_mapping_is_looked_for_once(void **unused)
         assert_true(watch(at + i * 8192, 8));
     assert_in_range(bytes_read() - before, 0, 256 << 10);
     munmap(at, PAGES * 8192);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 /* Each of these needs a search, but the lines read for each are limited. */
@@ -337,11 +337,11 @@ static void pending_changes_are_seen(void **unused)
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_true(aqi_monitor_check(why, sizeof(why)));
     assert_true(watch(at, SIZE));
-    (void)told(at);
+    (void)is_reported(at);
     assert_false(aqi_monitor_has_changes(monitor));
     assert_int_equal(munmap(at, SIZE), 0);
     assert_true(aqi_monitor_has_changes(monitor));
-    assert_true(told(at));
+    assert_true(is_reported(at));
     assert_false(aqi_monitor_has_changes(monitor));
 }
 
@@ -356,9 +356,9 @@ static void a_child_changes_nothing(void **unused)
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_false(told(at));
+    assert_false(is_reported(at));
     munmap(at, SIZE);
-    assert_true(told(at));
+    assert_true(is_reported(at));
 }
 
 /* It inherits the descriptor, through which the kernel would wait for a reader. */
@@ -418,10 +418,10 @@ static void too_many_changes_become_one(void **unused)
     assert_true(at != MAP_FAILED && watch(at, 1000 * 4096));
     for (unsigned i = 0; i < 1000; i++)
         assert_int_equal(madvise(at + 4096 * i, 4096, MADV_DONTNEED), 0);
-    assert_true(told(at));
-    assert_false(told(at));
+    assert_true(is_reported(at));
+    assert_false(is_reported(at));
     munmap(at, 1000 * 4096);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 static atomic_uint turn;
@@ -456,17 +456,17 @@ static void changes_are_reported_before_reuse(void **unused)
     unsigned missed = 0, tries = 0;
     for (unsigned i = 0; i < RACES; i++) {
         assert_true(watch(place, SIZE));
-        (void)told(place);
+        (void)is_reported(place);
         atomic_store(&turn, 2 * i + 1);
         while (mmap(place, SIZE, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != place)
             wait_a_little(&tries);
-        missed += !told(place);
+        missed += !is_reported(place);
         atomic_store(&turn, 2 * i + 2);
     }
     pthread_join(thread, NULL);
     munmap(place, SIZE);
-    (void)told(place);
+    (void)is_reported(place);
     assert_int_equal(missed, 0);
 }
 
@@ -488,7 +488,7 @@ static void *race_again_and_again(void *change)
 static void unmap_and_tell(char *at, size_t len)
 {
     assert_int_equal(munmap(at, len), 0);
-    (void)told(at);
+    (void)is_reported(at);
 }
 
 /*
@@ -513,7 +513,7 @@ static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_
         (void)watch(place, 4096);
         while (atomic_load(&turn) != 2 * i + 2)
             wait_a_little(&tries);
-        (void)told(place);
+        (void)is_reported(place);
         char *moved = mremap(place + at, len, 2 * len, MREMAP_MAYMOVE);
         split += moved == MAP_FAILED;
         if (moved != MAP_FAILED) unmap_and_tell(moved, 2 * len);

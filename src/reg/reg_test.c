@@ -15,7 +15,7 @@ enum { P = 4096, SENT_MOST = 256 };
 static struct {
     uint64_t pinned, memlock, hole;
     unsigned pins, unpins, ready, rides;
-    bool deaf, exact;
+    bool no_room, exact;
     enum aqi_reg_how how;
     aq_status status;
     struct {
@@ -61,7 +61,7 @@ static aq_status world_send(void *host, uint32_t peer, const void *bytes, size_t
 {
     assert_int_equal(peer, 1);
     assert_true(len <= AQI_REG_MESSAGE_MAX && world.sent_count < SENT_MOST);
-    if (world.deaf) return AQ_AGAIN;
+    if (world.no_room) return AQ_AGAIN;
     memcpy(world.sent[world.sent_count].bytes, bytes, len);
     world.sent[world.sent_count++].len = len;
     return AQ_OK;
@@ -116,7 +116,7 @@ static int close_world(void **state)
     return 0;
 }
 
-static aq_status hear(struct reg_wire wire, const uint64_t *serials, const void *bytes)
+static aq_status receive(struct reg_wire wire, const uint64_t *serials, const void *bytes)
 {
     unsigned char frame[AQI_REG_MESSAGE_MAX];
     struct reg_message message = {.wire = wire, .bytes = bytes};
@@ -125,19 +125,19 @@ static aq_status hear(struct reg_wire wire, const uint64_t *serials, const void 
     return aqi_reg_input(reg, 1, frame, reg_message_encode(&message, frame));
 }
 
-static aq_status hear_ask(uint64_t serial, uint64_t addr)
+static aq_status receive_ask(uint64_t serial, uint64_t addr)
 {
-    return hear((struct reg_wire){.kind = REG_ASK, .serial = serial, .addr = addr, .len = 8}, NULL,
-                NULL);
+    return receive((struct reg_wire){.kind = REG_ASK, .serial = serial, .addr = addr, .len = 8},
+                   NULL, NULL);
 }
 
-static aq_status hear_drop(uint64_t serial)
+static aq_status receive_drop(uint64_t serial)
 {
-    return hear((struct reg_wire){.kind = REG_DROP, .serials = 1}, &serial, NULL);
+    return receive((struct reg_wire){.kind = REG_DROP, .serials = 1}, &serial, NULL);
 }
 
 /* The last message that was sent. */
-static struct reg_message said(void)
+static struct reg_message last_sent(void)
 {
     struct reg_message message;
     assert_true(world.sent_count > 0);
@@ -238,17 +238,17 @@ static void locked_memory_runs_out(void **unused)
 static void a_peer_gets_its_share_and_no_more(void **unused)
 {
     for (unsigned i = 1; i <= 3; i++) {
-        assert_int_equal(hear_ask(i, AT + i * 4 * P), AQ_OK);
-        assert_int_equal(said().wire.nbytes, i <= 2 ? 3 : 0);
-        assert_int_equal(said().wire.quota, 2);
+        assert_int_equal(receive_ask(i, AT + i * 4 * P), AQ_OK);
+        assert_int_equal(last_sent().wire.nbytes, i <= 2 ? 3 : 0);
+        assert_int_equal(last_sent().wire.quota, 2);
     }
-    assert_int_equal(hear_drop(1), AQ_OK);
-    assert_int_equal(hear_ask(4, AT), AQ_OK);
-    assert_int_equal(said().wire.nbytes, 3);
+    assert_int_equal(receive_drop(1), AQ_OK);
+    assert_int_equal(receive_ask(4, AT), AQ_OK);
+    assert_int_equal(last_sent().wire.nbytes, 3);
     assert_int_equal(aqi_reg_counts(reg)->lent.regions, 2);
     aqi_reg_peer_down(reg, 1);
     assert_int_equal(aqi_reg_counts(reg)->lent.regions, 0);
-    assert_int_equal(hear_ask(9, AT), AQ_OK); /* too late to count */
+    assert_int_equal(receive_ask(9, AT), AQ_OK); /* too late to count */
     assert_int_equal(aqi_reg_counts(reg)->lent.regions, 0);
 }
 
@@ -256,16 +256,16 @@ static void changed_memory_is_called_back(void **unused)
 {
     for (unsigned cut = 0; cut < 2; cut++) {
         open_with(2, 4, cut != 0);
-        assert_int_equal(hear_ask(1, AT), AQ_OK);
+        assert_int_equal(receive_ask(1, AT), AQ_OK);
         assert_false(aqi_reg_fenced(reg));
         aqi_reg_invalidate(reg, AT + 3 * P, P);
         assert_true(aqi_reg_fenced(reg));
-        assert_int_equal(said().wire.kind, REG_REVOKE);
-        assert_int_equal(said().wire.serial, 1);
+        assert_int_equal(last_sent().wire.kind, REG_REVOKE);
+        assert_int_equal(last_sent().wire.serial, 1);
         assert_int_equal(world.pinned, cut != 0 ? 0 : 4 * P);
         struct aqi_reg_use use = use_local(AT, 1); /* never the old one */
         assert_int_equal(world.pins, 2);
-        assert_int_equal(hear_drop(1), AQ_OK);
+        assert_int_equal(receive_drop(1), AQ_OK);
         assert_false(aqi_reg_fenced(reg));
         assert_false(aqi_reg_progress(reg));
         assert_int_equal(world.pinned, 4 * P);
@@ -277,15 +277,15 @@ static void changed_memory_is_called_back(void **unused)
 /* An answer that could not be sent yet is dropped. */
 static void an_answer_too_late_is_a_refusal(void **unused)
 {
-    world.deaf = true;
-    assert_int_equal(hear_ask(1, AT), AQ_OK);
+    world.no_room = true;
+    assert_int_equal(receive_ask(1, AT), AQ_OK);
     aqi_reg_invalidate(reg, AT, 1);
     assert_false(aqi_reg_fenced(reg));
-    world.deaf = false;
+    world.no_room = false;
     assert_false(aqi_reg_progress(reg));
     assert_int_equal(world.sent_count, 1);
-    assert_int_equal(said().wire.kind, REG_ANSWER);
-    assert_int_equal(said().wire.nbytes, 0);
+    assert_int_equal(last_sent().wire.kind, REG_ANSWER);
+    assert_int_equal(last_sent().wire.nbytes, 0);
     assert_int_equal(world.pinned, 0);
 }
 
@@ -294,7 +294,7 @@ static void invalid_messages_are_refused(void **unused)
     static const char bytes[1025];
     const uint64_t twice[] = {1, 1}, none[] = {7};
     struct aqi_reg_wait wait = {.ready = world_ready};
-    assert_int_equal(hear_ask(1, AT), AQ_OK);
+    assert_int_equal(receive_ask(1, AT), AQ_OK);
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &wait), AQ_AGAIN);
     const struct {
         struct reg_wire wire;
@@ -313,13 +313,13 @@ static void invalid_messages_are_refused(void **unused)
         {{.kind = REG_ANSWER, .serial = 1, .status = -1}, NULL}, /* nothing was sent along */
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++)
-        assert_int_equal(hear(cases[i].wire, cases[i].serials, bytes), AQ_EPROTO);
+        assert_int_equal(receive(cases[i].wire, cases[i].serials, bytes), AQ_EPROTO);
     assert_int_equal(world.ready, 0);
     assert_int_equal(world.rides, 0);
     /* Nothing of it took effect. */
-    assert_int_equal(hear_drop(1), AQ_OK);
+    assert_int_equal(receive_drop(1), AQ_OK);
     assert_int_equal(
-        hear(
+        receive(
             (struct reg_wire){
                 .kind = REG_ANSWER, .serial = 1, .addr = AT, .len = P, .quota = 2, .nbytes = 3},
             NULL, "key"),
@@ -333,11 +333,11 @@ static void invalid_messages_are_refused(void **unused)
 /* A peer that keeps requesting and accepts no answer does not fill our memory. */
 static void a_flood_ends(void **unused)
 {
-    world.deaf = true;
+    world.no_room = true;
     aq_status st = AQ_OK;
     uint64_t serial = 0;
     while (st == AQ_OK && serial < 1000)
-        st = hear_ask(++serial, AT);
+        st = receive_ask(++serial, AT);
     assert_int_equal(st, AQ_EPROTO);
     assert_int_equal(serial, AQI_REG_ASKED_MAX + 1);
 }
@@ -350,7 +350,7 @@ static aq_status answer(uint64_t serial, uint64_t addr, bool lent, aq_status rid
         wire.len = 4 * P;
         wire.nbytes = 3;
     }
-    return hear(wire, NULL, "key");
+    return receive(wire, NULL, "key");
 }
 
 static void pieces_are_replaced_in_the_same_message(void **unused)
@@ -363,8 +363,8 @@ static void pieces_are_replaced_in_the_same_message(void **unused)
     }
     struct aqi_reg_use second = wait.use;
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &wait), AQ_AGAIN);
-    assert_int_equal(said().wire.serials, 1);
-    assert_int_equal(said().serials[0], 1);
+    assert_int_equal(last_sent().wire.serials, 1);
+    assert_int_equal(last_sent().serials[0], 1);
     /* Both are in use or requested: there is nothing to return. */
     struct aqi_reg_wait other = {.ready = world_ready};
     unsigned sent = world.sent_count;
@@ -387,20 +387,20 @@ static void data_sent_along_is_answered(void **unused)
     struct aqi_reg_wait wait = {.ready = world_ready, .bytes = "data", .nbytes = 4, .tag = 9};
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 4, &wait), AQ_AGAIN);
     assert_true(wait.rode);
-    assert_int_equal(said().wire.tag, 9);
-    assert_memory_equal(said().bytes, "data", 4);
+    assert_int_equal(last_sent().wire.tag, 9);
+    assert_memory_equal(last_sent().bytes, "data", 4);
     assert_int_equal(answer(1, AT, false, AQ_ERANGE), AQ_OK);
     assert_int_equal(world.status, AQ_ENOTSUP);
     assert_int_equal(wait.ride_status, AQ_ERANGE);
     /* And the owner's end, which has no room to lend but takes the data. */
     world.how = AQI_REG_NEVER;
     assert_int_equal(
-        hear((struct reg_wire){.kind = REG_ASK, .serial = 1, .addr = AT, .len = 4, .nbytes = 4},
-             NULL, "data"),
+        receive((struct reg_wire){.kind = REG_ASK, .serial = 1, .addr = AT, .len = 4, .nbytes = 4},
+                NULL, "data"),
         AQ_OK);
     assert_int_equal(world.rides, 1);
-    assert_int_equal(said().wire.status, AQ_ERANGE);
-    assert_int_equal(said().wire.nbytes, 0);
+    assert_int_equal(last_sent().wire.status, AQ_ERANGE);
+    assert_int_equal(last_sent().wire.nbytes, 0);
 }
 
 static void refused_requests_are_not_repeated_each_time(void **unused)

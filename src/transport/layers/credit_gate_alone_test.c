@@ -153,7 +153,7 @@ static int32_t word(unsigned count, unsigned bytes)
 }
 
 /* A Short arrives with `count` credits of that many bytes, unless `count` is 0. */
-static void comes(uint32_t source, uint8_t flags, unsigned count, unsigned bytes)
+static void arrives(uint32_t source, uint8_t flags, unsigned count, unsigned bytes)
 {
     const int32_t args[2] = {7, word(count, bytes)};
     struct aqi_am am = {.kind = AQI_AM_SHORT, .flags = flags, .nargs = 1, .args = args};
@@ -205,11 +205,11 @@ static void a_hidden_reply(void **state)
     alone_open(8, 2);
     uint64_t hidden = aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN);
     for (unsigned round = 1; round <= 2; round++) {
-        comes(FIRST, 0, 0, 0);
-        comes(SECOND, 0, 0, 0); /* credits of others do not count */
-        comes(FIRST, 0, 0, 0);
+        arrives(FIRST, 0, 0, 0);
+        arrives(SECOND, 0, 0, 0); /* credits of others do not count */
+        arrives(FIRST, 0, 0, 0);
         assert_int_equal(alone.count, round == 1 ? 0 : 2);
-        comes(FIRST, 0, 0, 0);
+        arrives(FIRST, 0, 0, 0);
         assert_int_equal(alone.count, round == 1 ? 1 : 3);
         expect_note(FIRST, 3, 3 * 64);
         const struct aqi_am *am = &alone.sent[alone.count - 1].am;
@@ -219,9 +219,9 @@ static void a_hidden_reply(void **state)
         assert_int_equal(am->nargs, 1);
         assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, alone.count);
         if (round == 1) {
-            comes(SECOND, 0, 0, 0);
+            arrives(SECOND, 0, 0, 0);
             assert_int_equal(alone.count, 1);
-            comes(SECOND, 0, 0, 0);
+            arrives(SECOND, 0, 0, 0);
             expect_note(SECOND, 3, 3 * 64);
         }
     }
@@ -256,7 +256,7 @@ static void returned_credits_can_be_used_again(void **state)
     am.handler = AQI_AM_INTERNAL_CREDITS;
     aqi_credit_gate_deliver(alone.gate, FIRST, &am, alone_handle, &alone);
     assert_int_equal(handler.runs, 2);
-    comes(FIRST, AQI_AM_IS_REPLY | aqi_am_to(3), 3, 3 * 64);
+    arrives(FIRST, AQI_AM_IS_REPLY | aqi_am_to(3), 3, 3 * 64);
     assert_int_equal(handler.runs, 3);
     assert_int_equal(handler.nargs, 1);
     assert_int_equal(handler.flags, AQI_AM_IS_REPLY | aqi_am_to(3));
@@ -271,13 +271,13 @@ static void returning_too_much(void **state)
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_OK);
     uint64_t dropped = aqi_counter_sum(AQI_CTR_AM_DROPPED);
-    comes(FIRST, AQI_AM_IS_REPLY, 3, 2 * 64);
-    comes(FIRST, AQI_AM_IS_REPLY, 2, 3 * 64);
-    comes(SECOND, AQI_AM_IS_REPLY, 1, 0);
+    arrives(FIRST, AQI_AM_IS_REPLY, 3, 2 * 64);
+    arrives(FIRST, AQI_AM_IS_REPLY, 2, 3 * 64);
+    arrives(SECOND, AQI_AM_IS_REPLY, 1, 0);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_DROPPED) - dropped, 3);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
-    comes(FIRST, AQI_AM_IS_REPLY, 2, 2 * 64);
-    comes(FIRST, AQI_AM_IS_REPLY, 0, 0);
+    arrives(FIRST, AQI_AM_IS_REPLY, 2, 2 * 64);
+    arrives(FIRST, AQI_AM_IS_REPLY, 0, 0);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_DROPPED) - dropped, 3);
     assert_int_equal(request_to(FIRST), AQ_OK);
     alone_close();
@@ -289,13 +289,13 @@ static void unknown_sources(void **state)
     alone_open(2, 1);
     alone.peers[SECOND] = NULL;
     uint64_t dropped = aqi_counter_sum(AQI_CTR_AM_DROPPED);
-    comes(PEERS, 0, 0, 0);
-    comes(PEERS + 1, AQI_AM_IS_REPLY, 0, 0);
-    comes(SECOND, 0, 0, 0);
+    arrives(PEERS, 0, 0, 0);
+    arrives(PEERS + 1, AQI_AM_IS_REPLY, 0, 0);
+    arrives(SECOND, 0, 0, 0);
     assert_int_equal(handler.runs, 0);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_DROPPED) - dropped, 3);
-    comes(SELF, 0, 0, 0);
-    comes(PEERS - 1, 0, 0, 0);
+    arrives(SELF, 0, 0, 0);
+    arrives(PEERS - 1, 0, 0, 0);
     assert_int_equal(handler.runs, 2);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_DROPPED) - dropped, 3);
     alone_close();
@@ -310,8 +310,8 @@ static void hidden_replies_without_room(void **state)
         alone.progress = 100;
         for (uint32_t id = FIRST; id < PEERS; id++) {
             alone.answer[id] = AQ_AGAIN;
-            comes(id, 0, 0, 0);
-            comes(id, 0, 0, 0); /* two credits, but one turn */
+            arrives(id, 0, 0, 0);
+            arrives(id, 0, 0, 0); /* two credits, but one turn */
             assert_int_equal(aqi_tp_pending, id);
         }
         assert_int_equal(alone.tries, 6);
@@ -347,7 +347,7 @@ static void hidden_replies_without_room(void **state)
         for (unsigned round = 0; round < 2 * PEERS; round++) {
             for (uint32_t id = FIRST; id < THIRD; id++) {
                 alone.answer[id] = AQ_AGAIN;
-                comes(id, 0, 0, 0);
+                arrives(id, 0, 0, 0);
                 alone.answer[id] = AQ_OK;
             }
             assert_int_equal(aqi_tp_pending, 2);
@@ -365,8 +365,8 @@ static void hidden_replies_that_are_not_needed_or_fail(void **state)
 {
     alone_open(8, 0);
     alone.answer[FIRST] = alone.answer[SECOND] = AQ_AGAIN;
-    comes(FIRST, 0, 0, 0);
-    comes(SECOND, 0, 0, 0);
+    arrives(FIRST, 0, 0, 0);
+    arrives(SECOND, 0, 0, 0);
     alone.answer[FIRST] = AQ_OK;
     alone.answer[SECOND] = AQ_EPEER;
     assert_int_equal(request_to(FIRST), AQ_OK);
@@ -378,7 +378,7 @@ static void hidden_replies_that_are_not_needed_or_fail(void **state)
     assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, 0);
     /* Closing the gate with some in the queue leaves nothing pending. */
     alone.answer[FIRST] = AQ_AGAIN;
-    comes(FIRST, 0, 0, 0);
+    arrives(FIRST, 0, 0, 0);
     assert_int_equal(aqi_tp_pending, 1);
     alone_close();
 }
@@ -443,9 +443,9 @@ static void what_a_reply_answers(void **state)
         alone_open_with(&other, (struct aqi_credit_limits){.depth = 8, .slack = 7}, false);
         alone_open(8, 7);
         handler.act = rows[i].act;
-        comes(FIRST, 0, 0, 0);
+        arrives(FIRST, 0, 0, 0);
         handler.act = NULL;
-        comes(FIRST, 0, 0, 0);
+        arrives(FIRST, 0, 0, 0);
         assert_int_equal(request_to(FIRST), AQ_OK);
         expect_note(FIRST, rows[i].answers ? 1 : 2, rows[i].answers ? 64 : 128);
         /* Outside of handlers, a reply returns what is banked, and answers nothing. */
@@ -463,7 +463,7 @@ static void a_request_that_is_not_sent(void **state)
     for (unsigned i = 0; i < 2 * AQI_COUNT_OF(kinds); i++) {
         uint64_t none = aqi_counter_sum(AQI_CTR_CREDIT_NONE);
         alone_open(2, 1);
-        if (i >= AQI_COUNT_OF(kinds)) comes(FIRST, 0, 0, 0);
+        if (i >= AQI_COUNT_OF(kinds)) arrives(FIRST, 0, 0, 0);
         alone.answer[FIRST] = AQ_AGAIN;
         for (unsigned tries = 0; tries < 5; tries++)
             assert_int_equal(send_as(FIRST, kinds[i % 2], 0), AQ_AGAIN);
@@ -502,7 +502,7 @@ static void a_prepared_request(void **state)
     struct aqi_slot slot, second;
     alone_open_with(&alone, (struct aqi_credit_limits){.depth = 3, .slack = 1, .bytes = 1280},
                     false);
-    comes(FIRST, 0, 0, 0);
+    arrives(FIRST, 0, 0, 0);
     alone.answer[FIRST] = AQ_AGAIN;
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(prepare(FIRST, false, 512, &slot), AQ_AGAIN);
@@ -511,11 +511,11 @@ static void a_prepared_request(void **state)
     assert_int_equal(alone.room, 2); /* the word, too */
     assert_int_equal(prepare(FIRST, false, 512, &second), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_OK); /* 576 + 576 + 64 bytes */
-    comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
+    arrives(FIRST, AQI_AM_IS_REPLY, 1, 64);
     assert_int_equal(alone.tp.ops.am_commit(&alone.tp, alone.peers[FIRST], &second, NULL), AQ_OK);
     assert_int_equal(alone.canceled, 1);
     assert_int_equal(prepare(FIRST, false, 512, &second), AQ_OK);
-    comes(FIRST, 0, 0, 0); /* to put something into the note */
+    arrives(FIRST, 0, 0, 0); /* to put something into the note */
     alone.answer[FIRST] = AQ_AGAIN;
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(commit(FIRST, &slot, false, 16), AQ_AGAIN);
@@ -526,9 +526,9 @@ static void a_prepared_request(void **state)
     /* 64 + 576 bytes are out: one of 640 makes 1280, and then none of 64 fits. */
     assert_int_equal(prepare(FIRST, false, 513, &slot), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
-    comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
+    arrives(FIRST, AQI_AM_IS_REPLY, 1, 64);
     assert_int_equal(request_to(FIRST), AQ_OK);
-    comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
+    arrives(FIRST, AQI_AM_IS_REPLY, 1, 64);
     /* A request that fails permanently gives its credit back. */
     alone.answer[FIRST] = AQ_EPEER;
     assert_int_equal(commit(FIRST, &second, false, 512), AQ_EPEER);
@@ -565,7 +565,7 @@ static void a_prepared_reply(void **state)
     alone_open(2, 1);
     assert_int_equal(request_to(FIRST), AQ_OK);
     handler.act = reply_prepared;
-    comes(FIRST, 0, 0, 0);
+    arrives(FIRST, 0, 0, 0);
     assert_int_equal(request_to(FIRST), AQ_OK);
     expect_note(FIRST, 0, 0);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
@@ -578,7 +578,7 @@ static void bytes_without_a_limit(void **state)
     enum { MANY = 128 };
     alone_open_with(&alone, (struct aqi_credit_limits){.depth = 2 * MANY, .slack = MANY}, false);
     for (unsigned i = 0; i < MANY; i++)
-        comes(FIRST, 0, 0, 0);
+        arrives(FIRST, 0, 0, 0);
     assert_int_equal(request_to(FIRST), AQ_OK);
     expect_note(FIRST, MANY, 0);
     alone_close();
@@ -608,7 +608,7 @@ static void a_peer_that_is_gone(void **state)
         assert_int_equal(alone.disconnected, own);
         for (unsigned i = 0; i < 5; i++) {
             assert_int_equal(request_to(FIRST), AQ_OK);
-            comes(FIRST, 0, 0, 0);
+            arrives(FIRST, 0, 0, 0);
         }
         expect_note(FIRST, 0, 0);
         alone_close();

@@ -24,7 +24,7 @@ static void a_ping_goes_first(void **state)
     assert_int_equal(aqi_tp_pending, 0);
     assert_int_equal(ping.remote, 1);
     const int32_t *args = world.sent[1].args;
-    assert_int_equal(comes((struct message){FB_DONE, 2, {args[0], args[1]}, NULL, NULL, 0}), 0);
+    assert_int_equal(arrives((struct message){FB_DONE, 2, {args[0], args[1]}, NULL, NULL, 0}), 0);
     assert_int_equal(ping.remote, 0);
     assert_int_equal(put.remote, 1);
     close_world();

@@ -12,12 +12,12 @@ static struct record record(size_t at, int64_t step, uint32_t len, uint32_t coun
 }
 
 /* A message of one record and `more` bytes of data. */
-static unsigned row_comes(enum fallback_message type, struct record row, size_t more, size_t cut)
+static unsigned row_arrives(enum fallback_message type, struct record row, size_t more, size_t cut)
 {
     static unsigned char bytes[2048];
     memset(bytes, 0xee, sizeof(bytes));
     memcpy(bytes, &row, sizeof(row));
-    return comes(
+    return arrives(
         (struct message){type, 2, {5, 6}, NULL, bytes, (uint32_t)(sizeof(row) + more - cut)});
 }
 
@@ -54,7 +54,7 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
         unsigned char before[sizeof(reach)];
         open_world();
         memcpy(before, reach, sizeof(reach));
-        assert_int_equal(row_comes(FB_PUT_ROWS, rows[i].row, rows[i].bytes, rows[i].cut), 0);
+        assert_int_equal(row_arrives(FB_PUT_ROWS, rows[i].row, rows[i].bytes, rows[i].cut), 0);
         expect_answer(1, rows[i].put_ok ? FB_DONE : FB_REFUSED);
         unsigned written = 0;
         for (unsigned at = 0; at < sizeof(reach); at++)
@@ -64,7 +64,7 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
         assert_memory_equal(reach + REACH, before + REACH, 64);
         memcpy(reach, before, sizeof(reach));
         /* Likewise for a get, whose message has no data. */
-        assert_int_equal(row_comes(FB_GET_ROWS, rows[i].row, 0, rows[i].cut), 0);
+        assert_int_equal(row_arrives(FB_GET_ROWS, rows[i].row, 0, rows[i].cut), 0);
         if (!rows[i].get_ok) {
             expect_answer(2, FB_REFUSED);
         } else {
@@ -93,12 +93,12 @@ static void all_rows_or_none(void **state)
         struct record get[2] = {put.first, put.second};
         static_assert(sizeof(put) == 80, "no padding");
         open_world();
-        assert_int_equal(comes((struct message){FB_PUT_ROWS, 2, {5, 6}, NULL, &put, sizeof(put)}),
+        assert_int_equal(arrives((struct message){FB_PUT_ROWS, 2, {5, 6}, NULL, &put, sizeof(put)}),
                          0);
         expect_answer(1, bad ? FB_REFUSED : FB_DONE);
         assert_int_equal(memcmp(reach, put.bytes, 16) == 0, !bad);
         assert_int_equal(memcmp(reach + 64, put.more, 16) == 0, !bad);
-        assert_int_equal(comes((struct message){FB_GET_ROWS, 2, {5, 6}, NULL, get, sizeof(get)}),
+        assert_int_equal(arrives((struct message){FB_GET_ROWS, 2, {5, 6}, NULL, get, sizeof(get)}),
                          0);
         if (bad) expect_answer(2, FB_REFUSED);
         if (!bad) assert_int_equal(world.sent[1].am.nbytes, 32);
@@ -128,7 +128,7 @@ static void rows_that_change_meanwhile(void **state)
                                       NULL,
                                       bytes,
                                       (uint32_t)(put ? sizeof(bytes) : sizeof(row))};
-            assert_int_equal(comes(m), 0);
+            assert_int_equal(arrives(m), 0);
             assert_memory_equal(reach, before, sizeof(reach));
             assert_int_equal(world.count, 1);
             assert_int_equal(world.sent[0].am.nbytes, 0);

@@ -10,42 +10,42 @@ static void puts_are_written_and_acknowledged(void **state)
     static const unsigned char bytes[300] = {1, 2, 3};
     struct message put = {FB_PUT, 3, {5, 6, FB_ANSWER}, reach, bytes, 300};
     open_world();
-    assert_int_equal(comes(put), 0);
+    assert_int_equal(arrives(put), 0);
     assert_memory_equal(reach, bytes, 300);
     assert_int_equal(reach[300], (unsigned char)(300 * 7));
     expect_sent(1, FB_ACK, 3, (const int32_t[]){5, 6, 300 | FB_ANSWER});
     /* Unanswered pieces are added up until one is to be answered. */
     put.args[2] = 0;
     put.at = reach + REACH - 300;
-    assert_int_equal(comes(put), 0);
-    assert_int_equal(comes(put), 0);
+    assert_int_equal(arrives(put), 0);
+    assert_int_equal(arrives(put), 0);
     assert_int_equal(world.count, 1);
     put.args[2] = FB_ANSWER;
-    assert_int_equal(comes(put), 0);
+    assert_int_equal(arrives(put), 0);
     expect_sent(2, FB_ACK, 3, (const int32_t[]){5, 6, 900 | FB_ANSWER});
     put.args[2] = 0;
-    assert_int_equal(comes(put), 0);
-    assert_int_equal(comes((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
+    assert_int_equal(arrives(put), 0);
+    assert_int_equal(arrives((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
     expect_sent(3, FB_ACK, 3, (const int32_t[]){5, 6, 300 | FB_ANSWER});
     /* Acknowledgements held back for one put are sent with the next one of another put. */
     for (unsigned i = 0; i < 2; i++) {
         struct message next = {FB_PUT, 3, {5 + (i == 0), 6 + (i == 1), 0}, reach, bytes, 20};
         put.args[2] = 0;
         put.at = reach;
-        assert_int_equal(comes(put), 0);
+        assert_int_equal(arrives(put), 0);
         assert_int_equal(world.count, 3 + 4 * i);
-        assert_int_equal(comes(next), 0);
+        assert_int_equal(arrives(next), 0);
         expect_sent(4 + 4 * i, FB_ACK, 6,
                     (const int32_t[]){next.args[0], next.args[1], 0, 5, 6, 300});
         next.args[2] = FB_ANSWER;
-        assert_int_equal(comes(next), 0);
+        assert_int_equal(arrives(next), 0);
         expect_sent(5 + 4 * i, FB_ACK, 3,
                     (const int32_t[]){next.args[0], next.args[1], 40 | FB_ANSWER});
-        assert_int_equal(comes(put), 0);
-        assert_int_equal(comes(next), 0);
+        assert_int_equal(arrives(put), 0);
+        assert_int_equal(arrives(next), 0);
         expect_sent(6 + 4 * i, FB_ACK, 6,
                     (const int32_t[]){next.args[0], next.args[1], 20 | FB_ANSWER, 5, 6, 300});
-        assert_int_equal(comes((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
+        assert_int_equal(arrives((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
         expect_sent(7 + 4 * i, FB_ACK, 3, (const int32_t[]){5, 6, FB_ANSWER});
     }
     close_world();
@@ -58,18 +58,18 @@ static void no_sum_overflows(void **state)
     const struct message put = {FB_PUT, 3, {5, 6, 0}, there, bytes, sizeof(bytes)};
     enum { LAST = FB_MOST_HELD / sizeof(bytes) };
     open_world();
-    assert_int_equal(comes(put), 0);
+    assert_int_equal(arrives(put), 0);
     expect_answer(1, FB_REFUSED);
     world.fb->side[PEER].held.index = 5; /* as if all but two had arrived */
     world.fb->side[PEER].held.generation = 6;
     world.fb->side[PEER].held.bytes = (LAST - 2) * sizeof(bytes);
     const struct message small = {FB_PUT, 3, {5, 6, 0}, reach, bytes, 64};
     for (unsigned i = 0; i < 2 * sizeof(bytes) / 64 - 1; i++)
-        assert_int_equal(comes(small), 0);
+        assert_int_equal(arrives(small), 0);
     assert_int_equal(world.count, 1);
-    assert_int_equal(comes(small), 0);
+    assert_int_equal(arrives(small), 0);
     expect_sent(2, FB_ACK, 3, (const int32_t[]){5, 6, (int32_t)FB_MOST_HELD | FB_ANSWER});
-    assert_int_equal(comes(small), 0);
+    assert_int_equal(arrives(small), 0);
     assert_int_equal(world.count, 2);
     close_world();
 }
@@ -104,7 +104,7 @@ static void only_memory_for_peers_is_accessed(void **state)
         unsigned char before[sizeof(reach)];
         open_world();
         memcpy(before, reach, sizeof(reach));
-        assert_int_equal(comes(rows[i].message), 0);
+        assert_int_equal(arrives(rows[i].message), 0);
         if (rows[i].refused) {
             expect_answer(1, FB_REFUSED);
             assert_memory_equal(reach, before, sizeof(reach));
@@ -122,24 +122,25 @@ static void the_answers_are_right(void **state)
     const uint64_t word = 0x1122334455667788u;
     uint64_t after;
     open_world();
-    assert_int_equal(comes((struct message){FB_GET, 4, {5, 6, 77, 100}, reach + 10, NULL, 0}), 0);
+    assert_int_equal(arrives((struct message){FB_GET, 4, {5, 6, 77, 100}, reach + 10, NULL, 0}), 0);
     expect_sent(1, FB_GET_DATA, 3, (const int32_t[]){5, 6, 77});
     assert_int_equal(world.sent[0].am.nbytes, 100);
     assert_memory_equal(world.sent[0].payload, reach + 10, 100);
-    assert_int_equal(comes((struct message){FB_FILL, 5, {5, 6, 0x1ab, 100, 0}, reach, NULL, 0}), 0);
+    assert_int_equal(arrives((struct message){FB_FILL, 5, {5, 6, 0x1ab, 100, 0}, reach, NULL, 0}),
+                     0);
     expect_answer(2, FB_DONE);
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(reach[i], 0xab);
     assert_int_equal(reach[100], (unsigned char)(100 * 7));
     memcpy(reach, &word, sizeof(word));
     assert_int_equal(
-        comes((struct message){FB_ATOMIC, 8, {5, 6, 1, 2, 0, 0, ADD, U64}, reach, NULL, 0}), 0);
+        arrives((struct message){FB_ATOMIC, 8, {5, 6, 1, 2, 0, 0, ADD, U64}, reach, NULL, 0}), 0);
     expect_sent(3, FB_RESULT, 4, (const int32_t[]){5, 6, 0x55667788, 0x11223344});
     memcpy(&after, reach, sizeof(after));
     assert_true(after == word + 0x200000001u);
     memcpy(reach, &word, sizeof(word));
     assert_int_equal(
-        comes((struct message){
+        arrives((struct message){
             FB_ATOMIC, 8, {5, 6, 0x55667788, 0x11223344, 3, 4, CAS, U64}, reach, NULL, 0}),
         0);
     memcpy(&after, reach, sizeof(after));
@@ -174,13 +175,13 @@ static void owners_of_regions_decide(void **state)
     };
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         open_world();
-        assert_int_equal(comes(rows[i].message), 0); /* no regions at all */
+        assert_int_equal(arrives(rows[i].message), 0); /* no regions at all */
         bool large = rows[i].message.args[3] > PIECE;
         expect_sent(1, FB_REFUSED, 4,
                     (const int32_t[]){5, 6, large ? AQ_ERANGE : AQ_EACCESS,
                                       large ? AQI_REFUSAL_RANGE : AQI_REFUSAL_UNKNOWN});
         world.fb->up.region = region_of_64_bytes;
-        assert_int_equal(comes(rows[i].message), 0);
+        assert_int_equal(arrives(rows[i].message), 0);
         if (rows[i].why != AQI_REFUSAL_NONE) {
             bool range = rows[i].why == AQI_REFUSAL_RANGE;
             expect_sent(
@@ -215,22 +216,22 @@ static void malformed_messages_are_dropped(void **state)
             am.nargs = 8;
             world.count = 0;
             /* A reply is dropped nevertheless: no operation is in progress. */
-            assert_int_equal(come_from(PEER, &am), !known || reply);
+            assert_int_equal(arrive_from(PEER, &am), !known || reply);
             if (!known) assert_int_equal(world.count, 0);
             if (!known) continue;
             am.nargs = nargs[handler];
-            assert_int_equal(come_from(PEER, &am), reply);
+            assert_int_equal(arrive_from(PEER, &am), reply);
             world.count = 0;
             am.nargs--;
-            assert_int_equal(come_from(PEER, &am), 1);
+            assert_int_equal(arrive_from(PEER, &am), 1);
             assert_int_equal(world.count, 0);
         }
     /* From a peer that does not exist. */
     am.handler = FB_SYNC;
     am.nargs = 2;
     am.flags = 0;
-    assert_int_equal(come_from(ABSENT, &am), 1);
-    assert_int_equal(come_from(PEERS, &am), 1);
+    assert_int_equal(arrive_from(ABSENT, &am), 1);
+    assert_int_equal(arrive_from(PEERS, &am), 1);
     assert_int_equal(world.count, 0);
     assert_int_equal(world.delivered, 0);
     close_world();
@@ -242,24 +243,24 @@ static void an_answer_waits_for_room(void **state)
     const struct message sync = {FB_SYNC, 2, {5, 6}, NULL, NULL, 0};
     open_world();
     world.again = 5;
-    assert_int_equal(comes(sync), 0);
+    assert_int_equal(arrives(sync), 0);
     assert_int_equal(world.relaxed, 5);
     assert_int_equal(world.count, 1);
     world.again = 5;
     world.progress = 1; /* there were arrivals, so there is no need to yield */
-    assert_int_equal(comes(sync), 0);
+    assert_int_equal(arrives(sync), 0);
     assert_int_equal(world.relaxed, 5);
     assert_int_equal(world.count, 2);
     world.answer = AQ_EPEER;
     world.tries = 0;
-    assert_int_equal(comes(sync), 0);
+    assert_int_equal(arrives(sync), 0);
     assert_int_equal(world.tries, 1);
     /* Or it waits until the peer is dead. */
     world.answer = AQ_OK;
     world.again = 1000;
     world.progress = 0;
     world.last_round = world.relaxed = 0;
-    assert_int_equal(comes(sync), 0);
+    assert_int_equal(arrives(sync), 0);
     assert_int_equal(world.relaxed, 100);
     assert_int_equal(world.count, 2);
     close_world();
@@ -287,19 +288,19 @@ static void longs_are_for_the_memory_of_peers(void **state)
                                   .nbytes = rows[i].nbytes,
                                   .addr = (uintptr_t)reach + rows[i].at,
                                   .payload = bytes};
-        assert_int_equal(come_from(ABSENT, &am), 1);
-        assert_int_equal(come_from(PEERS, &am), 1);
+        assert_int_equal(arrive_from(ABSENT, &am), 1);
+        assert_int_equal(arrive_from(PEERS, &am), 1);
         assert_int_equal(world.delivered, 0);
-        assert_int_equal(come_from(PEER, &am), !rows[i].ok);
+        assert_int_equal(arrive_from(PEER, &am), !rows[i].ok);
         assert_int_equal(world.delivered, rows[i].ok);
         bool written = rows[i].ok && rows[i].kind == AQI_AM_LONG_PACKED && rows[i].nbytes != 0;
         assert_int_equal(memcmp(reach + REACH - 64, bytes, 64) == 0, written);
         assert_int_equal(reach[REACH], (unsigned char)(REACH * 7));
         if (rows[i].ok) {
-            assert_int_equal(world.came.kind, AQI_AM_LONG);
-            assert_int_equal(world.came.flags,
+            assert_int_equal(world.arrived.kind, AQI_AM_LONG);
+            assert_int_equal(world.arrived.flags,
                              rows[i].kind == AQI_AM_LONG_LATE ? AQI_AM_IS_REPLY : 0);
-            assert_ptr_equal(world.came.payload, reach + rows[i].at);
+            assert_ptr_equal(world.arrived.payload, reach + rows[i].at);
         }
         close_world();
     }

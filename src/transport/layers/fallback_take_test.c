@@ -36,38 +36,38 @@ static void acknowledgements_of_a_put(void **state)
     struct message ack = answer_to(0, FB_ACK, 3, PIECE);
     /* For another operation, for more than was sent, or the answer to another kind. */
     ack.args[0]++;
-    assert_int_equal(comes(ack), 1);
+    assert_int_equal(arrives(ack), 1);
     ack.args[0]--, ack.args[1]++;
-    assert_int_equal(comes(ack), 1);
+    assert_int_equal(arrives(ack), 1);
     ack.args[1]--, ack.args[2] = 2 * PIECE + 1;
-    assert_int_equal(comes(ack), 0);
+    assert_int_equal(arrives(ack), 0);
     expect_under_way(true);
     for (unsigned i = 0; i < 4; i++) {
         static const enum fallback_message others[] = {FB_GET_DATA, FB_RESULT, FB_DONE, FB_ROWS};
-        assert_int_equal(comes(answer_to(0, others[i], 4, 0)), 0);
+        assert_int_equal(arrives(answer_to(0, others[i], 4, 0)), 0);
         expect_under_way(true);
     }
     ack.args[2] = PIECE;
-    assert_int_equal(comes(ack), 0);
+    assert_int_equal(arrives(ack), 0);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 0);
     assert_int_equal(world.count, 2);
     /* The last answer is short: the rest is requested. */
     ack.args[2] = (PIECE - 10) | FB_ANSWER;
-    assert_int_equal(comes(ack), 0);
+    assert_int_equal(arrives(ack), 0);
     expect_under_way(true);
     assert_int_equal(aqi_tp_pending, 1);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 1);
     expect_sent(3, FB_SYNC, 2, ack.args);
     assert_int_equal(aqi_tp_pending, 0);
     ack.args[2] = 11 | FB_ANSWER;
-    assert_int_equal(comes(ack), 0);
+    assert_int_equal(arrives(ack), 0);
     expect_under_way(true);
     ack.args[2] = 10 | FB_ANSWER;
-    assert_int_equal(comes(ack), 0);
+    assert_int_equal(arrives(ack), 0);
     expect_under_way(false);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 0);
     assert_int_equal(world.count, 3);
-    assert_int_equal(comes(ack), 1); /* repeated */
+    assert_int_equal(arrives(ack), 1); /* repeated */
     expect_under_way(false);
     close_world();
 }
@@ -87,7 +87,7 @@ static void acknowledgements_of_two_puts(void **state)
         ack.nargs = i == 1 ? 5 : 6;
         ack.args[5] += i == 2;
         ack.args[4] += i == 3;
-        assert_int_equal(comes(ack), 1);
+        assert_int_equal(arrives(ack), 1);
         expect_under_way(i != 0);
         close_world();
     }
@@ -110,7 +110,7 @@ static void data_of_a_get(void **state)
         struct message m = answer_to(0, FB_GET_DATA, 3, bad[i].offset);
         m.payload = data;
         m.nbytes = bad[i].nbytes;
-        assert_int_equal(comes(m), 0);
+        assert_int_equal(arrives(m), 0);
         for (unsigned at = 0; at < sizeof(local); at++)
             assert_int_equal(local[at], 0);
     }
@@ -118,20 +118,20 @@ static void data_of_a_get(void **state)
     struct message m = answer_to(0, FB_GET_DATA, 3, PIECE / 64);
     m.payload = data;
     m.nbytes = 100;
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     expect_under_way(true);
-    assert_int_equal(comes(answer_to(0, FB_ACK, 3, PIECE)), 0);
+    assert_int_equal(arrives(answer_to(0, FB_ACK, 3, PIECE)), 0);
     expect_under_way(true);
     m.args[2] = 0;
     m.nbytes = PIECE + 1; /* more than is outstanding */
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     assert_int_equal(local[0], 0);
     m.nbytes = PIECE;
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     expect_under_way(false);
     for (unsigned at = 0; at < sizeof(local); at++)
         assert_int_equal(local[at], at < LEN ? 0x33 : 0);
-    assert_int_equal(comes(m), 1);
+    assert_int_equal(arrives(m), 1);
     close_world();
 }
 
@@ -149,16 +149,16 @@ static void data_ahead_of_a_get(void **state)
     struct message m = answer_to(0, FB_GET_DATA, 3, 0);
     m.payload = data;
     m.nbytes = asked + 1;
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     assert_int_equal(local[0], 0);
     m.nbytes = asked;
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     assert_int_equal(local[asked - 1], 0x33);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 1);
     assert_int_equal(world.count, LEN / PIECE);
     m.args[2] = (int32_t)(asked / 64);
     m.nbytes = LEN - asked;
-    assert_int_equal(comes(m), 0);
+    assert_int_equal(arrives(m), 0);
     expect_under_way(false);
     close_world();
 }
@@ -173,15 +173,15 @@ static void results_of_atomics(void **state)
         assert_int_equal(world.tp.ops.atomic(&world.tp, peer, NULL, &req, &result, &comp), AQ_OK);
         for (unsigned j = 0; j < 4; j++) {
             static const enum fallback_message others[] = {FB_GET_DATA, FB_ACK, FB_DONE, FB_ROWS};
-            assert_int_equal(comes(answer_to(0, others[j], 4, 0)), 0);
+            assert_int_equal(arrives(answer_to(0, others[j], 4, 0)), 0);
             expect_under_way(true);
         }
         struct message m = answer_to(0, FB_RESULT, 4, 0x55667788);
         m.args[3] = 0x11223344;
-        assert_int_equal(comes(m), 0);
+        assert_int_equal(arrives(m), 0);
         expect_under_way(false);
         assert_true(result == (i == 0 ? 0x1122334455667788u : i == 1 ? 0x55667788u : 0));
-        assert_int_equal(comes(m), 1);
+        assert_int_equal(arrives(m), 1);
         close_world();
     }
 }
@@ -205,17 +205,17 @@ static void ends_of_fills_and_rows(void **state)
                              AQ_OK);
         static const enum fallback_message others[] = {FB_GET_DATA, FB_ACK, FB_RESULT};
         for (unsigned j = 0; j < AQI_COUNT_OF(others); j++)
-            assert_int_equal(comes(answer_to(0, others[j], 4, 0)), 0);
+            assert_int_equal(arrives(answer_to(0, others[j], 4, 0)), 0);
         expect_under_way(true);
         struct message done = answer_to(0, FB_DONE, 2, 0), rows = answer_to(0, FB_ROWS, 2, 0);
         rows.payload = data;
         for (rows.nbytes = 127; rows.nbytes <= 129; rows.nbytes += 2)
-            assert_int_equal(comes(rows), 0);
+            assert_int_equal(arrives(rows), 0);
         rows.nbytes = 128;
-        assert_int_equal(comes(i < 2 ? rows : done), 0);
+        assert_int_equal(arrives(i < 2 ? rows : done), 0);
         expect_under_way(true);
         assert_int_equal(local[0], 0);
-        assert_int_equal(comes(i < 2 ? done : rows), 0);
+        assert_int_equal(arrives(i < 2 ? done : rows), 0);
         expect_under_way(false);
         assert_int_equal(local[127], i < 2 ? 0 : 0x33);
         close_world();
@@ -256,7 +256,7 @@ static void rows_that_are_cut(void **state)
     struct message answer = answer_to(0, FB_ROWS, 2, 0);
     answer.payload = data;
     answer.nbytes = MEDIUM;
-    assert_int_equal(comes(answer), 0);
+    assert_int_equal(arrives(answer), 0);
     expect_under_way(false);
     assert_int_equal(local[SKIP - 1], 0);
     assert_memory_equal(local + SKIP, data, 4);
@@ -275,10 +275,10 @@ static void refused_operations_fail(void **state)
     struct aqi_peer *peer = begin();
     assert_int_equal(world.tp.ops.get(&world.tp, peer, NULL, 4096, bytes, PIECE, NULL, &comp),
                      AQ_OK);
-    assert_int_equal(comes(answer_to(0, FB_REFUSED, 2, 0)), 0);
+    assert_int_equal(arrives(answer_to(0, FB_REFUSED, 2, 0)), 0);
     assert_int_equal(comp.remote, 0);
     assert_int_equal(comp.status, AQ_ERANGE);
-    assert_int_equal(comes(answer_to(0, FB_REFUSED, 2, 0)), 1);
+    assert_int_equal(arrives(answer_to(0, FB_REFUSED, 2, 0)), 1);
     close_world();
 }
 

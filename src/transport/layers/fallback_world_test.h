@@ -31,7 +31,7 @@ static struct {
         unsigned char payload[PIECE];
     } sent[SENT];
     unsigned count;
-    struct aqi_am came; /* delivered to the transport's opener */
+    struct aqi_am arrived; /* delivered to the transport's opener */
     unsigned delivered, looks;
     unsigned char *swap; /* a byte that a stranger changes at check `swap_at` */
     unsigned swap_at;
@@ -83,7 +83,7 @@ static inline void serve_deliver(void *arg, uint32_t source, const struct aqi_am
 {
     assert_int_equal(source, PEER);
     world.delivered++;
-    world.came = *am;
+    world.arrived = *am;
 }
 
 static inline bool serve_range_ok(void *host, uint64_t addr, size_t len)
@@ -135,7 +135,7 @@ static inline void close_world(void)
 }
 
 /* Deliver a message; returns how many were dropped. */
-static inline unsigned come_from(uint32_t source, const struct aqi_am *am)
+static inline unsigned arrive_from(uint32_t source, const struct aqi_am *am)
 {
     uint64_t before = aqi_counter_sum(AQI_CTR_AM_DROPPED);
     world.inner.hooks.deliver(world.inner.hooks.arg, source, am);
@@ -158,7 +158,7 @@ static inline bool is_reply(enum fallback_message type)
            type == FB_ROWS || type == FB_REFUSED;
 }
 
-static inline unsigned comes(struct message m)
+static inline unsigned arrives(struct message m)
 {
     const struct aqi_am am = {.kind = AQI_AM_INTERNAL,
                               .handler = (uint8_t)m.type,
@@ -168,7 +168,7 @@ static inline unsigned comes(struct message m)
                               .addr = (uintptr_t)m.at,
                               .args = m.args,
                               .payload = m.payload};
-    return come_from(PEER, &am);
+    return arrive_from(PEER, &am);
 }
 
 /* Check the last message sent, with these arguments. */

@@ -18,7 +18,7 @@ static struct {
         int32_t args[AQI_AM_WIRE_ARGS];
     } sent[SENT];
     unsigned count;
-    int32_t came[SENT]; /* first arguments, in the order of delivery */
+    int32_t firsts[SENT]; /* first arguments, in the order of delivery */
     unsigned char payload[SENT];
     unsigned delivered, lost;
     const struct aqi_am *nested; /* arrives while the next one is handled */
@@ -64,7 +64,7 @@ static void order_test_deliver(void *arg, uint32_t source, const struct aqi_am *
 {
     assert_int_equal(source, PEER);
     assert_in_range(world.delivered, 0, SENT - 1);
-    world.came[world.delivered] = am->args[0];
+    world.firsts[world.delivered] = am->args[0];
     world.payload[world.delivered] =
         aqi_am_payload(am) != 0 ? *(const unsigned char *)am->payload : 0;
     world.delivered++;
@@ -125,10 +125,10 @@ static const struct aqi_am *send_one(uint8_t kind, unsigned flags, int32_t n)
     return &world.sent[at].am;
 }
 
-static void came(unsigned count, const int32_t *expected)
+static void expect_delivered(unsigned count, const int32_t *expected)
 {
     assert_int_equal(world.delivered, count);
-    assert_memory_equal(world.came, expected, count * sizeof(expected[0]));
+    assert_memory_equal(world.firsts, expected, count * sizeof(expected[0]));
 }
 
 static void the_order_is_restored(void **state)
@@ -141,7 +141,7 @@ static void the_order_is_restored(void **state)
         ams[i] = send_one(kinds[i], 0, i + 10);
     for (unsigned i = 0; i < 6; i++)
         arrive(ams[shuffled[i]]);
-    came(6, (const int32_t[]){10, 11, 12, 13, 14, 15});
+    expect_delivered(6, (const int32_t[]){10, 11, 12, 13, 14, 15});
     assert_int_equal(world.payload[0], 0);
     for (unsigned i = 1; i < 6; i++)
         assert_int_equal(world.payload[i], kinds[i] == AQI_AM_SHORT ? 0 : i + 10);
@@ -167,7 +167,7 @@ static void only_sent_messages_are_numbered(void **state)
     arrive(second);
     arrive(&internal);
     arrive(&world.sent[0].am);
-    came(3, (const int32_t[]){99, 1, 2});
+    expect_delivered(3, (const int32_t[]){99, 1, 2});
 }
 
 static void replies_have_an_order_of_their_own(void **state)
@@ -179,7 +179,7 @@ static void replies_have_an_order_of_their_own(void **state)
     arrive(requests[1]);
     world.nested = reply;
     arrive(requests[0]);
-    came(3, (const int32_t[]){1, 3, 2});
+    expect_delivered(3, (const int32_t[]){1, 3, 2});
 }
 
 static void handlers_do_not_overlap(void **state)
@@ -188,7 +188,7 @@ static void handlers_do_not_overlap(void **state)
     second = send_one(AQI_AM_SHORT, 0, 2);
     world.nested = second; /* as if another thread received it meanwhile */
     arrive(first);
-    came(2, (const int32_t[]){1, 2});
+    expect_delivered(2, (const int32_t[]){1, 2});
 }
 
 /* A peer that omits or repeats a message, or sends nonsense, is lost, once. */
