@@ -53,9 +53,8 @@ static const struct aqi_setting rows[] = {
      .def = "auto",
      .doc = "The format of traces: chrome (JSON for Perfetto and chrome://tracing), text (one line "
             "per event), or auto (text on standard error, otherwise chrome).",
-     .type = AQI_SET_CHOICE,
      .choices = trace_formats,
-     .offset = offsetof(struct lib_config, trace_format)},
+     AQI_SETTING_IN(CHOICE, struct lib_config, trace_format)},
     {.name = "AQ_TRACE_LIMIT",
      .def = "1G",
      .doc = "The maximum size of each process's trace; at this size, the process stops tracing; 0: "

@@ -152,9 +152,8 @@ static const struct aqi_setting limits_rows[] = {
                "since nothing is sent while a peer holds a key of unmapped memory; also if it "
                "moves memory mapped by several calls with one mremap, attaches SysV memory over "
                "other memory, or makes guard pages (MADV_GUARD_INSTALL).",
-     .type = AQI_SET_CHOICE,
      .choices = limits_monitors,
-     .offset = offsetof(struct aqi_reg_config, monitor)},
+     AQI_SETTING_IN(CHOICE, struct aqi_reg_config, monitor)},
 };
 
 struct aqi_settings_table aqi_reg_settings = {.group = "reg",
