@@ -5,9 +5,9 @@
 #include "base/base.h"
 
 /*
- * Fill `out` from the kernel's generator: fit for keys and secrets. Returns AQ_ESYS, logged for
- * `part`, if there is none.
+ * Fill `out` with random bytes of the kernel, fit for keys and secrets. Returns AQ_ESYS, logged for
+ * `folder`, if it provides none.
  */
-aq_status aqi_random(void *out, size_t len, const char *part);
+aq_status aqi_random(void *out, size_t len, const char *folder);
 
 #endif

@@ -429,8 +429,7 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     return AQ_OK;
 }
 
-/* Mode everything only on request: attaching allocates nothing then, which a program must expect.
- */
+/* Mode everything only on request, since attaching allocates nothing then. */
 static unsigned init_segment_modes(const aq_init_params *params)
 {
     return params->segment_modes != 0

@@ -38,8 +38,7 @@ struct uffdio_continue {
 enum {
     MONITOR_RANGES = 256,
     MONITOR_TRIES = 8, /* to watch a mapping that other threads extend meanwhile */
-    /* New memory is watched while there are fewer mappings than vm.max_map_count / MONITOR_SHARE.
-     */
+    /* New memory is watched up to vm.max_map_count / MONITOR_SHARE mappings. */
     MONITOR_SHARE = 4,
     /*
      * The number of lines of /proc/self/maps that each call may read; unused ones accumulate, up to

@@ -99,8 +99,7 @@ static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
     credit_gate_count_due(g, 1);
 }
 
-/* Return the credits banked for a peer if they exceed the slack; without room, later in progress.
- */
+/* Return the credits banked for a peer if they exceed the slack; without room, progress does. */
 static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};

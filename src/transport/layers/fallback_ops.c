@@ -14,8 +14,7 @@ enum {
     MOST_LONGS = 64  /* Longs in progress to a peer before another request gets AQ_AGAIN */
 };
 
-/* --- the operations of a peer, to which answers refer by index ---------------------------------
- */
+/* --- operations of a peer, to which answers refer by index ------------------------------------ */
 
 static struct fallback_op *fallback_ops_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {

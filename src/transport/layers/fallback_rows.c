@@ -167,8 +167,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .comp = comp};
     struct fallback_op *op = NULL;
     aq_status st = AQ_EPEER;
-    /* The first row may begin, and the last one end, with part of a piece: a place more for each.
-     */
+    /* One place more each for the first and the last row, which may be cut within a piece. */
     init.rows = (unsigned)aqi_min(n + 2, peer->max_medium / sizeof(struct rows_record));
     if (!put && (init.copy = malloc(init.rows * sizeof(struct rows_place))) == NULL) goto no_memory;
     aqi_spin_lock_if(fb->params.threads, &side->lock);

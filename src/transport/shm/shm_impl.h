@@ -58,8 +58,7 @@ struct shm_channel_head {
 /* Maximum number of private registrations that CMA accesses; others need messages. */
 enum { SHM_HANDLES = 64 };
 
-/* The start of an inbox. Its owner sets it up before addresses are exchanged; atomics may change.
- */
+/* The start of an inbox, set up before addresses are exchanged; later only atomics change. */
 struct shm_inbox {
     uint64_t magic;
     uint32_t rank; /* number among the ranks of the host */

@@ -37,8 +37,7 @@ static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sende
     return source;
 }
 
-/* Threads that still use the source's old position may overwrite the words there with stale ones.
- */
+/* Threads that still use the source's old position may overwrite its words with stale ones. */
 static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
     atomic_store_explicit(&source->at, at, memory_order_relaxed);

@@ -92,8 +92,7 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
     aqi_prefetch_write(&tx->slots[(tail + ahead) & mask]);
 }
 
-/* Prefetch the second line of a slot ahead: the message there probably needs it, as this one does.
- */
+/* Prefetch the second line of a slot ahead: its message probably needs it, as this one does. */
 static inline void shm_send_prefetch_second(struct shm_tp *shm, const struct shm_tx *tx,
                                             uint32_t ahead)
 {
