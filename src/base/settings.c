@@ -65,7 +65,7 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
     return NULL;
 }
 
-/* The variable that set the value. */
+/* The variable that set the value, or would set a default. */
 static const char *settings_variable(const struct aqi_setting *row, uint8_t origin)
 {
     return origin < SETTINGS_ALIAS ? row->name : aqi_setting_alias(row, origin - SETTINGS_ALIAS);
@@ -95,7 +95,7 @@ const char *aqi_setting_text(const struct aqi_setting *row, const char **variabl
 {
     uint8_t origin;
     const char *text = settings_source(row, &origin);
-    *variable = origin == SETTINGS_DEFAULT ? row->name : settings_variable(row, origin);
+    *variable = settings_variable(row, origin);
     return text;
 }
 

@@ -137,21 +137,22 @@ static unsigned topology_count_first(unsigned threads, const char *file)
     return count;
 }
 
+static bool topology_read_cache(unsigned index, const char *file, char *text, int len)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "cache/index%u/%s", index, file);
+    return topology_read_cpu(0, path, text, len);
+}
+
 /* " L1 48K L2 2048K L3 107520K" of the first core, without instruction caches. */
 static void topology_list_caches(char *text, size_t len)
 {
+    char level[8], type[32], size[32];
     text[0] = '\0';
-    for (unsigned i = 0; i < 8; i++) {
-        char file[64], level[8], type[32], size[32];
-        snprintf(file, sizeof(file), "cache/index%u/level", i);
-        if (!topology_read_cpu(0, file, level, sizeof(level))) return;
-        snprintf(file, sizeof(file), "cache/index%u/type", i);
-        if (!topology_read_cpu(0, file, type, sizeof(type)) || strcmp(type, "Instruction") == 0)
-            continue;
-        snprintf(file, sizeof(file), "cache/index%u/size", i);
-        if (!topology_read_cpu(0, file, size, sizeof(size))) continue;
-        aqi_append(text, len, " L%s %s", level, size);
-    }
+    for (unsigned i = 0; i < 8 && topology_read_cache(i, "level", level, sizeof(level)); i++)
+        if (topology_read_cache(i, "type", type, sizeof(type)) &&
+            strcmp(type, "Instruction") != 0 && topology_read_cache(i, "size", size, sizeof(size)))
+            aqi_append(text, len, " L%s %s", level, size);
 }
 
 struct topology_number {

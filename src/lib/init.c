@@ -60,7 +60,7 @@ static bool init_launched(const struct aqi_boot *boot)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-/* The exit code: that of the first thread, but a nonzero code takes precedence, as in the job. */
+/* The exit code: that of the first thread, except that a nonzero code replaces 0, as in the job. */
 static atomic_int init_code = LIB_CODE_UNKNOWN;
 
 static int init_keep(int code)
@@ -236,8 +236,8 @@ static int on_exit(void (*function)(int code, void *arg), void *arg)
 
 /*
  * Held by the thread that reads the control channel, over which both events and the results of
- * collective calls arrive. While a thread makes a collective call, which also handles events, the
- * others do not wait for it to read theirs.
+ * collective calls arrive. While a thread makes a collective call, which also handles events,
+ * others that only want to handle events skip that.
  */
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 
