@@ -6,6 +6,7 @@
  */
 #include "transport/layers/credits.h"
 
+#include "base/array.h"
 #include "base/capture_test.h"
 #include <stdlib.h>
 
@@ -223,11 +224,7 @@ static void swap(struct sim_event *a, struct sim_event *b)
 
 static void schedule(struct sim *s, uint64_t delay, struct sim_event event)
 {
-    if (s->count == s->room) {
-        s->room = s->room ? 2 * s->room : 1024;
-        s->heap = realloc(s->heap, s->room * sizeof(*s->heap));
-        assert_non_null(s->heap);
-    }
+    assert_true(aqi_array_reserve(&s->heap, &s->room, s->count + 1, sizeof(*s->heap)));
     event.time = s->time + delay;
     event.order = s->order++;
     size_t i = s->count++;

@@ -7,6 +7,7 @@
  */
 #include "base/descriptors.h"
 #include "base/fail.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/shmem.h"
 #include "base/stats.h"
@@ -32,24 +33,23 @@ struct end {
 
 struct aqi_listener {
     struct end end;
+    struct aqi_node link;
     struct shm_name name;
     void *user;
-    struct aqi_listener *next;
 };
 
 struct aqi_control_channel {
     struct end end;
+    struct aqi_node link;
     struct aqi_rendezvous *rendezvous;
     void *user;
-    bool over; /* the other side closed it: no longer watched */
-    struct aqi_control_channel *next, **at;
+    bool over; /* the peer closed it: no longer watched */
 };
 
 struct aqi_rendezvous {
     struct aqi_rendezvous_hooks hooks;
     int epoll, out;
-    struct aqi_listener *listeners;
-    struct aqi_control_channel *channels;
+    struct aqi_node listeners, channels;
     unsigned char buffer[AQI_HANDSHAKE_MAX];
 };
 
@@ -175,10 +175,7 @@ static struct aqi_control_channel *shm_rendezvous_channel_new(struct aqi_rendezv
         return NULL;
     }
     aqi_unforked_add(fd);
-    channel->at = &rendezvous->channels;
-    channel->next = rendezvous->channels;
-    if (channel->next != NULL) channel->next->at = &channel->next;
-    rendezvous->channels = channel;
+    aqi_list_append(&rendezvous->channels, &channel->link);
     return channel;
 }
 
@@ -186,8 +183,7 @@ static void shm_rendezvous_close_channel(struct aqi_control_channel *channel)
 {
     if (!channel->over) shm_rendezvous_unwatch(channel->rendezvous, &channel->end);
     aqi_unforked_close(channel->end.fd);
-    *channel->at = channel->next;
-    if (channel->next != NULL) channel->next->at = channel->at;
+    aqi_list_remove(&channel->link);
     free(channel);
 }
 
@@ -263,10 +259,7 @@ static void shm_rendezvous_take_message(struct aqi_rendezvous *rendezvous,
 static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
                                     struct aqi_listener *listener)
 {
-    struct aqi_listener **at = &rendezvous->listeners;
-    while (*at != listener)
-        at = &(*at)->next;
-    *at = listener->next;
+    aqi_list_remove(&listener->link);
     shm_rendezvous_unwatch(rendezvous, &listener->end);
     aqi_unforked_close(listener->end.fd);
     shm_name_release(&listener->name);
@@ -275,10 +268,12 @@ static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
 
 static void shm_rendezvous_close(struct aqi_rendezvous *rendezvous)
 {
-    while (rendezvous->channels != NULL)
-        shm_rendezvous_close_channel(rendezvous->channels);
-    while (rendezvous->listeners != NULL)
-        shm_rendezvous_unlisten(rendezvous, rendezvous->listeners);
+    while (!aqi_list_is_empty(&rendezvous->channels))
+        shm_rendezvous_close_channel(
+            AQI_OF(rendezvous->channels.next, struct aqi_control_channel, link));
+    while (!aqi_list_is_empty(&rendezvous->listeners))
+        shm_rendezvous_unlisten(rendezvous,
+                                AQI_OF(rendezvous->listeners.next, struct aqi_listener, link));
     if (rendezvous->out >= 0) close(rendezvous->out);
     if (rendezvous->epoll >= 0) close(rendezvous->epoll);
     free(rendezvous);
@@ -291,6 +286,8 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     if (rendezvous == NULL)
         return aqi_fail(AQ_ENOMEM, "shm", "no memory for connections with other programs");
     rendezvous->hooks = *hooks;
+    aqi_list_init(&rendezvous->listeners);
+    aqi_list_init(&rendezvous->channels);
     rendezvous->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (rendezvous->out < 0 || rendezvous->epoll < 0) {
@@ -353,8 +350,7 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
         return st;
     }
     aqi_unforked_add(fd);
-    listener->next = rendezvous->listeners;
-    rendezvous->listeners = listener;
+    aqi_list_append(&rendezvous->listeners, &listener->link);
     memcpy(uri_out, chosen, sizeof(chosen));
     *out = listener;
     return AQ_OK;
