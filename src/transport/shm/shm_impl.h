@@ -45,6 +45,12 @@ static inline _Atomic uint32_t *shm_stamp(struct shm_slot *slot)
     return (_Atomic uint32_t *)(void *)slot->bytes;
 }
 
+/* How many lines of a payload ring a payload takes. */
+static inline uint32_t shm_lines_of(size_t nbytes)
+{
+    return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
+}
+
 /*
  * The head of a channel's rings: the number of slots that the receiver has freed, each on its own
  * line.

@@ -37,7 +37,7 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
         if (offset + am->nbytes > AQI_CACHE_LINE) __builtin_prefetch(slot->bytes + AQI_CACHE_LINE);
         return !aqi_am_has_payload(am->kind) || am->nbytes <= SHM_SLOT - offset;
     }
-    *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
+    *lines = shm_lines_of(am->nbytes);
     am->payload = rx->payload + (size_t)line * AQI_CACHE_LINE;
     __builtin_prefetch(am->payload);
     /* Only messages of puts and gets may exceed a Medium: its handlers rely on that limit. */

@@ -68,11 +68,6 @@ static bool shm_send_tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_
     return false;
 }
 
-static inline uint32_t shm_send_lines_of(size_t nbytes)
-{
-    return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
-}
-
 /*
  * How many slots ahead to prefetch a slot from the core of the receiver, which read it last, so
  * that it has arrived when it is written. With cores 600 ns apart, 250 ns ahead is enough; a slot
@@ -152,8 +147,8 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
         unsigned char *at = slot->bytes + offset;
         if (am->nbytes > SHM_SLOT - offset) {
             uint32_t first;
-            if (!shm_send_tx_has_lines(shm, tx, shm_send_lines_of(am->nbytes), &first)) goto out;
-            tx->line = first + shm_send_lines_of(am->nbytes);
+            if (!shm_send_tx_has_lines(shm, tx, shm_lines_of(am->nbytes), &first)) goto out;
+            tx->line = first + shm_lines_of(am->nbytes);
             line = first & (shm->layout.lines - 1);
             at = tx->payload + (size_t)line * AQI_CACHE_LINE;
             ahead = SLOTS_AHEAD_LARGE;
@@ -164,7 +159,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     }
     aqi_am_encode_here(slot->bytes, am, line);
     shm_send_publish(shm, tx, slot, ahead);
-    if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
+    if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_lines_of(am->nbytes));
     st = AQ_OK;
 out:
     aqi_spin_unlock_if(shm->params.threads, &to->lock[ring]);
@@ -192,7 +187,7 @@ aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, u
     out->impl[1] = (void *)(uintptr_t)SHM_INLINE;
     if (nbytes > SHM_SLOT - offset) {
         uint32_t first;
-        if (!shm_send_tx_has_lines(shm, tx, shm_send_lines_of(nbytes), &first)) goto again;
+        if (!shm_send_tx_has_lines(shm, tx, shm_lines_of(nbytes), &first)) goto again;
         out->payload = tx->payload + (size_t)(first & (shm->layout.lines - 1)) * AQI_CACHE_LINE;
         out->impl[1] = (void *)(uintptr_t)first;
     }
@@ -213,7 +208,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         uint32_t line = SHM_INLINE, ahead = SLOTS_AHEAD;
         if (in->payload < (void *)slot || in->payload >= (void *)(slot + 1)) {
             uint32_t first = (uint32_t)(uintptr_t)in->impl[1];
-            tx->line = first + shm_send_lines_of(am->nbytes);
+            tx->line = first + shm_lines_of(am->nbytes);
             line = first & (shm->layout.lines - 1);
             ahead = SLOTS_AHEAD_LARGE;
         } else if (aqi_am_payload_offset(am->nargs) + am->nbytes > AQI_CACHE_LINE) {
@@ -222,7 +217,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         }
         aqi_am_encode(slot->bytes, am, line);
         shm_send_publish(shm, tx, slot, ahead);
-        if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
+        if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_lines_of(am->nbytes));
     }
     aqi_spin_unlock_if(shm->params.threads,
                        &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
