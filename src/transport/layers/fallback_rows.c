@@ -20,8 +20,10 @@ static_assert(sizeof(struct rows_record) == 24, "a record has no padding");
 
 /* --- packing --------------------------------------------------------------------------------- */
 
-/* The destination of bytes of an answer. It is small, since a get keeps one for each piece of a
- * list with irregular distances. */
+/*
+ * The destination of bytes of an answer. It is small, since a get keeps one for each piece of a
+ * list with irregular distances.
+ */
 struct rows_place {
     unsigned char *local;
     int64_t step;
@@ -102,9 +104,8 @@ static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 
 /*
  * Pack as many rows as fit. `*row` becomes the rest of the first row that does not fit entirely,
- * and
- * `*taken` its index. For a get, `places` receives the destinations of the parts that were cut off;
- * `*nplaces` is its capacity, then their number.
+ * and `*taken` its index. For a get, `places` receives the destinations of the parts that were cut
+ * off; `*nplaces` is its capacity, then their number.
  */
 static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
                                struct aqi_row *row, unsigned *taken, struct rows_place *places,
