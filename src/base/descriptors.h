@@ -48,7 +48,7 @@ static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message
 }
 
 /*
- * Take the descriptors from one control message. `fds` has room for `most`, of which `*n` are used;
+ * Take the descriptors from one control message. `fds` has room for `most` and holds `*n`;
  * descriptors that do not fit, or are `unwanted`, are closed. Returns the number in the message.
  */
 static inline unsigned aqi_descriptors_take(const struct cmsghdr *beside, bool unwanted, int *fds,

@@ -49,7 +49,7 @@ struct aqi_setting {
     size_t offset;    /* of the field in the struct of values */
 };
 
-/* The words for a bool under an alias, each of which stands for one of two texts. */
+/* The words for a bool under an alias: each stands for one of the texts `no` and `yes`. */
 #define AQI_SETTING_WORDS(no, yes)                                                                 \
     {"0", no}, {"no", no}, {"off", no}, {"false", no}, {"n", no}, {"1", yes}, {"yes", yes},        \
         {"on", yes}, {"true", yes}, {"y", yes},                                                    \

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-/* Time is counted in rounds, of which a process that is stopped or has no core gets few, so that it
- * loses no output. */
+/*
+ * Time is counted in rounds. A process that is stopped or has no core gets few of them, so it loses
+ * no output.
+ */
 enum { LIMIT_ROUNDS = 10 };
 
 static struct {

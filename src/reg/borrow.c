@@ -183,7 +183,7 @@ aq_status aqi_reg_remote(struct aqi_reg *reg, uint32_t peer, uint64_t addr, uint
     return AQ_AGAIN;
 }
 
-/* Call `ready` of all waits for the piece, each of which may be freed when that returns. */
+/* Call `ready` of all waits for the piece; a wait may be freed when its `ready` returns. */
 static void borrow_notify(struct reg_far *far, aq_status status, aq_status ride_status)
 {
     struct aqi_reg_wait *wait = far->first;
@@ -209,7 +209,7 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
              (far->addr - wire->addr >= wire->len ||
               reg_region(reg, wire->addr) != reg_region(reg, far->addr) ||
               reg_region(reg, wire->addr + (wire->len - 1)) != reg_region(reg, far->addr)))
-        wrong = "is about other memory than was requested: give all processes the same "
+        wrong = "is about memory that was not requested: give all processes the same "
                 "AQ_REG_REGION";
     else if (wire->status != AQ_OK && (far->first == NULL || !far->first->rode))
         wrong = "is also about data that was not sent";

@@ -43,6 +43,7 @@ static alignas(16) unsigned char reach[REACH + 64]; /* peers may access the firs
 static inline aq_status serve_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_am *am, struct aqi_comp *comp)
 {
+    (void)tp, (void)comp;
     world.tries++;
     if (world.again != 0) {
         world.again--;
@@ -64,6 +65,7 @@ static inline aq_status serve_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
 static inline aq_status serve_connect(struct aqi_tp *tp, uint32_t id, uint32_t host,
                                       struct aqi_peer **peer)
 {
+    (void)tp, (void)host;
     world.peer[id].id = id;
     *peer = &world.peer[id];
     return AQ_OK;
@@ -71,16 +73,19 @@ static inline aq_status serve_connect(struct aqi_tp *tp, uint32_t id, uint32_t h
 
 static inline unsigned serve_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
+    (void)tp, (void)mode, (void)now;
     return world.progress;
 }
 
 static inline aq_status serve_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
+    (void)tp, (void)peer;
     return AQ_OK;
 }
 
 static inline void serve_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
+    (void)arg;
     assert_int_equal(source, PEER);
     world.delivered++;
     world.arrived = *am;
@@ -88,12 +93,14 @@ static inline void serve_deliver(void *arg, uint32_t source, const struct aqi_am
 
 static inline bool serve_range_ok(void *host, uint64_t addr, size_t len)
 {
+    (void)host;
     if (++world.looks == world.swap_at) *world.swap = world.swap_to;
     return aqi_within(addr, len, (uintptr_t)reach, REACH);
 }
 
 static inline void serve_relax(void *host, unsigned round)
 {
+    (void)host;
     assert_int_equal(round, world.last_round == 0 ? 0 : world.last_round);
     world.last_round = round + 1;
     world.relaxed++;
@@ -102,6 +109,7 @@ static inline void serve_relax(void *host, unsigned round)
 
 static inline uint64_t serve_now(void *host)
 {
+    (void)host;
     return 1;
 }
 
