@@ -1,4 +1,4 @@
-/* fi: endpoints and shared contexts: opening, binding, options. */
+/* fi: endpoints, their aliases, and shared contexts: opening, binding, options. */
 #include "front/fi/fi.h"
 
 #include <stdlib.h>
@@ -100,9 +100,14 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
     }
 }
 
+static struct afi_ep *ep_of(struct fid *fid)
+{
+    return afi_ep_of(AQI_OF(fid, struct fid_ep, fid));
+}
+
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = ep_of(fid);
     const struct afi_domain *domain = ep_domain_of(bfid);
     if (domain != NULL && domain != ep->domain) return -FI_EDOMAIN;
     afi_lock();
@@ -133,53 +138,81 @@ static int ep_enable(struct afi_ep *ep)
     return err;
 }
 
-/* The default flags of the direction that these flags name; NULL: they name none or both. */
-static uint64_t *ep_flags(struct afi_ep *ep, uint64_t flags)
+/* The default flags of this direction; NULL: it is none or both. */
+static uint64_t *ep_direction_flags(struct afi_op_flags *flags, uint64_t direction)
 {
-    switch (flags & (FI_TRANSMIT | FI_RECV)) {
+    switch (direction & (FI_TRANSMIT | FI_RECV)) {
     case FI_TRANSMIT:
-        return &ep->tx_flags;
+        return &flags->tx;
     case FI_RECV:
-        return &ep->own.flags;
+        return &flags->rx;
     default:
         return NULL;
     }
 }
 
-int afi_op_flags_set(uint64_t *known, uint64_t flags)
+static int ep_set_flags(struct afi_op_flags *flags, uint64_t wanted)
 {
-    if (known == NULL) return -FI_EINVAL;
-    flags &= ~(FI_TRANSMIT | FI_RECV);
-    if ((flags & ~AFI_OP_FLAGS) != 0) return -FI_EBADFLAGS;
-    *known = flags;
+    uint64_t *to = ep_direction_flags(flags, wanted);
+    if (to == NULL) return -FI_EINVAL;
+    wanted &= ~(FI_TRANSMIT | FI_RECV);
+    if ((wanted & ~AFI_OP_FLAGS) != 0) return -FI_EBADFLAGS;
+    *to = wanted;
     return 0;
 }
 
-int afi_op_flags_get(const uint64_t *known, uint64_t *flags)
+static int ep_get_flags(struct afi_op_flags *flags, uint64_t *out)
 {
-    if (known == NULL) return -FI_EINVAL;
-    *flags = *known;
+    const uint64_t *from = ep_direction_flags(flags, *out);
+    if (from == NULL) return -FI_EINVAL;
+    *out = *from;
     return 0;
 }
 
-static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
+/* The alias has the flags of `fid`, except in the direction of those in `to`. */
+static int ep_alias_open(struct fid_ep *fid, struct fi_alias *to)
 {
-    return afi_op_flags_set(ep_flags(ep, flags), flags);
+    struct afi_alias *alias = malloc(sizeof(*alias));
+    if (alias == NULL) return -FI_ENOMEM;
+    *alias = (struct afi_alias){.fid = *fid, .ep = afi_ep_of(fid), .flags = *afi_flags_of(fid)};
+    alias->fid.fid.ops = &afi_alias_ops;
+    int err = ep_set_flags(&alias->flags, to->flags);
+    if (err != 0) {
+        free(alias);
+        return err;
+    }
+    alias->ep->aliases++;
+    *to->fid = &alias->fid.fid;
+    return 0;
+}
+
+static int ep_alias_close(struct fid *fid)
+{
+    afi_lock();
+    ep_of(fid)->aliases--;
+    afi_unlock();
+    free(AQI_OF(fid, struct afi_alias, fid.fid));
+    return 0;
 }
 
 static int ep_control(struct fid *fid, int command, void *arg)
 {
-    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    struct fid_ep *handle = AQI_OF(fid, struct fid_ep, fid);
     afi_lock();
-    int err = command == FI_ENABLE       ? ep_enable(ep)
-              : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(const uint64_t *)arg)
-              : command == FI_GETOPSFLAG
-                  ? afi_op_flags_get(ep_flags(ep, *(const uint64_t *)arg), arg)
-              : command == FI_ALIAS ? afi_alias_open(ep, ep->tx_flags, ep->own.flags, arg)
-                                    : -FI_ENOSYS;
+    int err = command == FI_ENABLE       ? ep_enable(afi_ep_of(handle))
+              : command == FI_SETOPSFLAG ? ep_set_flags(afi_flags_of(handle), *(uint64_t *)arg)
+              : command == FI_GETOPSFLAG ? ep_get_flags(afi_flags_of(handle), arg)
+              : command == FI_ALIAS      ? ep_alias_open(handle, arg)
+                                         : -FI_ENOSYS;
     afi_unlock();
     return err;
 }
+
+struct fi_ops afi_alias_ops = {.size = sizeof(struct fi_ops),
+                               .close = ep_alias_close,
+                               .bind = ep_bind,
+                               .control = ep_control,
+                               .ops_open = afi_no_ops_open};
 
 /* Shared transmit contexts have the same calls, but no receives. */
 static bool ep_receives(const struct fid *fid)
@@ -190,7 +223,7 @@ static bool ep_receives(const struct fid *fid)
 static struct afi_rxq *ep_rxq(struct fid *fid)
 {
     return fid->fclass == FI_CLASS_SRX_CTX ? &AQI_OF(fid, struct afi_srx, fid.fid)->rxq
-                                           : AQI_OF(fid, struct afi_ep, fid.fid)->rxq;
+                                           : ep_of(fid)->rxq;
 }
 
 static struct afi_op *ep_find_unsent(struct afi_ep *ep, const void *context)
@@ -221,7 +254,7 @@ static ssize_t ep_cancel(struct fid *fid, void *context)
     const struct afi_srx *srx = AQI_OF(fid, const struct afi_srx, fid.fid);
     if (!ep_receives(fid)) return -FI_ENOENT;
     afi_lock();
-    struct afi_ep *ep = shared ? srx->ep : AQI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = shared ? srx->ep : ep_of(fid);
     int err = afi_rxq_cancel(ep_rxq(fid), shared ? afi_srx_cq(srx) : afi_rx_cq(ep),
                              ep != NULL ? ep->cntr[AFI_COUNT_RECV] : NULL, context);
     if (err == -FI_ENOENT && !shared) err = ep_cancel_unsent(ep, context);
@@ -275,9 +308,9 @@ static ssize_t ep_rx_size_left(struct fid_ep *ep)
 /* For the peer with the longest queue. */
 static ssize_t ep_tx_size_left(struct fid_ep *fid)
 {
-    const struct afi_ep *ep = AQI_OF(fid, const struct afi_ep, fid);
+    const struct afi_ep *ep = afi_ep_of(fid);
     size_t waiting = 0;
-    if (fid->fid.fclass != FI_CLASS_EP) return -FI_EINVAL;
+    if (ep == NULL) return -FI_EINVAL;
     afi_lock();
     for (unsigned i = 0; i < AFI_PEERS; i++)
         for (const struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
@@ -300,9 +333,9 @@ static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
 /* Only the name of a service can be chosen. */
 static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 {
-    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = ep_of(fid);
     uint16_t service = afi_name_service(addr, addrlen);
-    if (fid->fclass != FI_CLASS_EP || service == 0) return -FI_EINVAL;
+    if (ep == NULL || service == 0) return -FI_EINVAL;
     if (ep->enabled) return -FI_EOPBADSTATE;
     ep->service = service;
     return 0;
@@ -310,10 +343,10 @@ static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 
 static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
 {
-    const struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
+    const struct afi_ep *ep = ep_of(fid);
     size_t room = *addrlen;
     *addrlen = sizeof(ep->name);
-    if (fid->fclass != FI_CLASS_EP || !ep->enabled) return -FI_EOPBADSTATE;
+    if (ep == NULL || !ep->enabled) return -FI_EOPBADSTATE;
     if (addr != NULL) memcpy(addr, &ep->name, aqi_min(room, sizeof(ep->name)));
     return addr == NULL || room < sizeof(ep->name) ? -FI_ETOOSMALL : 0;
 }
@@ -427,11 +460,11 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
         .service = afi_name_service(info->src_addr, info->src_addrlen),
         .tx_size = AFI_SIZE};
     if (info->tx_attr != NULL) {
-        ep->tx_flags = info->tx_attr->op_flags;
+        ep->flags.tx = info->tx_attr->op_flags;
         ep->tx_size = (uint32_t)aqi_max(info->tx_attr->size, AFI_SIZE);
     }
     afi_rxq_init(&ep->own);
-    ep->own.flags = info->rx_attr != NULL ? info->rx_attr->op_flags : 0;
+    if (info->rx_attr != NULL) ep->flags.rx = info->rx_attr->op_flags;
     ep->rxq = &ep->own;
     for (unsigned i = 0; i < AFI_PEERS; i++)
         aqi_list_init(&ep->peers[i]);
@@ -484,15 +517,15 @@ static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 static int ep_srx_control(struct fid *fid, int command, void *arg)
 {
-    struct afi_rxq *rxq = &AQI_OF(fid, struct afi_srx, fid.fid)->rxq;
+    struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid.fid);
     uint64_t *flags = arg;
     if (command == FI_ENABLE) return 0;
     if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG) return -FI_ENOSYS;
     if ((*flags & (FI_TRANSMIT | FI_RECV)) != FI_RECV) return -FI_EINVAL;
     if (command == FI_SETOPSFLAG && (*flags & ~(FI_RECV | AFI_OP_FLAGS)) != 0) return -FI_EBADFLAGS;
     afi_lock();
-    if (command == FI_SETOPSFLAG) rxq->flags = *flags & ~FI_RECV;
-    *flags = rxq->flags;
+    if (command == FI_SETOPSFLAG) srx->rx_flags = *flags & ~FI_RECV;
+    *flags = srx->rx_flags;
     afi_unlock();
     return 0;
 }
@@ -521,7 +554,7 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
         .domain = AQI_OF(domain, struct afi_domain, fid),
         .directed = attr == NULL || attr->caps == 0 || (attr->caps & FI_DIRECTED_RECV) != 0};
     afi_rxq_init(&srx->rxq);
-    srx->rxq.flags = attr != NULL ? attr->op_flags : 0;
+    srx->rx_flags = attr != NULL ? attr->op_flags : 0;
     afi_lock();
     srx->domain->users++;
     afi_unlock();

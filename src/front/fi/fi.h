@@ -213,10 +213,8 @@ struct afi_rxq {
     struct afi_match matches[2]; /* for untagged and for tagged messages */
     struct aqi_node posted, claimed;
     size_t posted_count;
-    size_t spared;  /* bytes of unexpected messages whose senders have got their credit back */
-    uint64_t flags; /* default flags of receives */
-    size_t least;   /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV)
-                     */
+    size_t spared; /* bytes of unexpected messages whose senders have got their credit back */
+    size_t least;  /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV) */
 };
 
 struct afi_srx {
@@ -228,6 +226,7 @@ struct afi_srx {
     struct afi_av *av; /* like `cq` */
     struct afi_ep *ep; /* an enabled endpoint that uses it, or NULL */
     struct afi_rxq rxq;
+    uint64_t rx_flags; /* default flags of receives */
     uint32_t users;
 };
 
@@ -284,6 +283,11 @@ enum afi_counts {
     AFI_COUNTS
 };
 
+/* Default flags of operations. */
+struct afi_op_flags {
+    uint64_t tx, rx;
+};
+
 enum { AFI_PEERS = 256 /* number of buckets */ };
 struct afi_ep {
     struct fid_ep fid;
@@ -297,7 +301,8 @@ struct afi_ep {
     uint32_t tx_size;  /* maximum operations queued for a peer; more return -FI_EAGAIN */
     uint16_t service;  /* the udp port that the program chose, or 0 */
     uint64_t close_by; /* deadline for closing, in ns; 0: it is not being closed */
-    uint64_t caps, tx_flags;
+    uint64_t caps;
+    struct afi_op_flags flags;
     uint32_t aliases;
     struct afi_cntr *cntr[AFI_COUNTS];
     struct afi_stx *stx;
@@ -312,21 +317,13 @@ struct afi_ep {
     uint32_t past_calls; /* the most calls to a peer that has been forgotten */
 };
 
-/* An alias of an endpoint, with default flags of its own. */
+/* An alias of an endpoint, which differs from it only in its default flags. */
 struct afi_alias {
     struct fid_ep fid;
     struct afi_ep *ep;
-    uint64_t tx_flags, rx_flags;
-    struct fi_ops_ep ops;
-    struct fi_ops_cm cm;
+    struct afi_op_flags flags;
 };
 extern struct fi_ops afi_alias_ops;
-/* Set or get default flags of operations; with `known` NULL, they fail: no direction was named. */
-int afi_op_flags_set(uint64_t *known, uint64_t flags);
-int afi_op_flags_get(const uint64_t *known, uint64_t *flags);
-/* alias.c; with the lock held. Aliases have these flags, except for those of one direction, which
- * `to` has. */
-int afi_alias_open(struct afi_ep *ep, uint64_t tx_flags, uint64_t rx_flags, struct fi_alias *to);
 
 /* Whether it is an endpoint or an alias, not a shared receive context, which has the same calls. */
 static inline bool afi_is_ep(const struct fid_ep *fid)
@@ -334,19 +331,21 @@ static inline bool afi_is_ep(const struct fid_ep *fid)
     return fid->fid.fclass == FI_CLASS_EP;
 }
 
-/* The endpoint of a call, which may name an alias, and the default flags of transmits; NULL and 0:
- * it names a shared receive context. */
+/* The endpoint of a call, which may name an alias; NULL: it names a shared context. */
 static inline struct afi_ep *afi_ep_of(struct fid_ep *fid)
 {
     if (!afi_is_ep(fid)) return NULL;
-    return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->ep
-                                          : AQI_OF(fid, struct afi_ep, fid);
+    return AQI_UNLIKELY(fid->fid.ops == &afi_alias_ops) ? AQI_OF(fid, struct afi_alias, fid)->ep
+                                                        : AQI_OF(fid, struct afi_ep, fid);
+}
+static inline struct afi_op_flags *afi_flags_of(struct fid_ep *fid)
+{
+    return AQI_UNLIKELY(fid->fid.ops == &afi_alias_ops) ? &AQI_OF(fid, struct afi_alias, fid)->flags
+                                                        : &AQI_OF(fid, struct afi_ep, fid)->flags;
 }
 static inline uint64_t afi_tx_flags_of(struct fid_ep *fid)
 {
-    if (!afi_is_ep(fid)) return 0;
-    return fid->fid.ops == &afi_alias_ops ? AQI_OF(fid, struct afi_alias, fid)->tx_flags
-                                          : AQI_OF(fid, struct afi_ep, fid)->tx_flags;
+    return afi_is_ep(fid) ? afi_flags_of(fid)->tx : 0;
 }
 
 /* The queue to which a receive is reported if its endpoint is not known. */

@@ -101,9 +101,10 @@ static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
 
 static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 {
-    if (!afi_is_ep(fid)) return -FI_ENOSYS;
+    struct afi_ep *ep = afi_ep_of(fid);
+    if (ep == NULL) return -FI_ENOSYS;
     afi_lock();
-    ssize_t err = message_start(AQI_OF(fid, struct afi_ep, fid), send);
+    ssize_t err = message_start(ep, send);
     afi_unlock();
     return err;
 }
@@ -116,8 +117,8 @@ static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, size_t len,
                                            struct message_send send)
 {
-    if (AQI_LIKELY(len <= AFI_BRIEF_MAX && (send.flags & MESSAGE_SPECIAL) == 0 && afi_is_ep(fid))) {
-        struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
+    struct afi_ep *ep = afi_ep_of(fid);
+    if (AQI_LIKELY(len <= AFI_BRIEF_MAX && (send.flags & MESSAGE_SPECIAL) == 0 && ep != NULL)) {
         afi_lock();
         struct afi_peer *peer = afi_peer_known(ep, send.addr);
         bool sent =
@@ -133,12 +134,6 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
     rest.iov = &iov;
     rest.count = 1;
     return message_send(fid, &rest);
-}
-
-/* Calls without flags use those of the endpoint. */
-static uint64_t message_tx_flags(const struct fid_ep *fid)
-{
-    return afi_is_ep(fid) ? AQI_OF(fid, const struct afi_ep, fid)->tx_flags : 0;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -157,7 +152,7 @@ static ssize_t message_receive_at(struct fid_ep *fid, struct afi_receive_request
         selective = afi_srx_is_selective(srx);
         if (!srx->directed) addr = FI_ADDR_UNSPEC;
     } else {
-        struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
+        struct afi_ep *ep = afi_ep_of(fid);
         if (!ep->enabled || ep->srx != NULL) return -FI_EOPBADSTATE;
         rxq = ep->rxq;
         av = ep->av;
@@ -185,11 +180,10 @@ static ssize_t message_receive(struct fid_ep *fid, struct afi_receive_request *r
     return err;
 }
 
-static uint64_t message_rx_flags(const struct fid_ep *fid)
+static uint64_t message_rx_flags(struct fid_ep *fid)
 {
-    if (fid->fid.fclass == FI_CLASS_SRX_CTX)
-        return AQI_OF(fid, const struct afi_srx, fid)->rxq.flags;
-    return AQI_OF(fid, const struct afi_ep, fid)->rxq->flags;
+    return afi_is_ep(fid) ? afi_flags_of(fid)->rx
+                          : AQI_OF(fid, const struct afi_srx, fid)->rx_flags;
 }
 
 /* --- messages -------------------------------------------------------------------------------- */
@@ -227,7 +221,7 @@ static ssize_t message_msg_sendv(struct fid_ep *ep, const struct iovec *iov, voi
     return message_send(ep, &(struct message_send){.iov = iov,
                                                    .count = count,
                                                    .addr = dest_addr,
-                                                   .flags = message_tx_flags(ep),
+                                                   .flags = afi_tx_flags_of(ep),
                                                    .context = context});
 }
 
@@ -235,10 +229,9 @@ static ssize_t message_msg_send(struct fid_ep *ep, const void *buf, size_t len, 
                                 fi_addr_t dest_addr, void *context)
 {
     (void)desc;
-    return message_send_one(ep, buf, len,
-                            (struct message_send){.addr = dest_addr,
-                                                  .flags = message_tx_flags(ep),
-                                                  .context = context});
+    return message_send_one(
+        ep, buf, len,
+        (struct message_send){.addr = dest_addr, .flags = afi_tx_flags_of(ep), .context = context});
 }
 
 static ssize_t message_msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
@@ -265,7 +258,7 @@ static ssize_t message_msg_senddata(struct fid_ep *ep, const void *buf, size_t l
     return message_send_one(ep, buf, len,
                             (struct message_send){.addr = dest_addr,
                                                   .data = data,
-                                                  .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                                  .flags = afi_tx_flags_of(ep) | FI_REMOTE_CQ_DATA,
                                                   .context = context});
 }
 
@@ -335,7 +328,7 @@ static ssize_t message_tagged_sendv(struct fid_ep *ep, const struct iovec *iov, 
                                                    .count = count,
                                                    .addr = dest_addr,
                                                    .tag = tag,
-                                                   .flags = message_tx_flags(ep),
+                                                   .flags = afi_tx_flags_of(ep),
                                                    .tagged = true,
                                                    .context = context});
 }
@@ -347,7 +340,7 @@ static ssize_t message_tagged_send(struct fid_ep *ep, const void *buf, size_t le
     return message_send_one(ep, buf, len,
                             (struct message_send){.addr = dest_addr,
                                                   .tag = tag,
-                                                  .flags = message_tx_flags(ep),
+                                                  .flags = afi_tx_flags_of(ep),
                                                   .tagged = true,
                                                   .context = context});
 }
@@ -383,7 +376,7 @@ static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_
                             (struct message_send){.addr = dest_addr,
                                                   .tag = tag,
                                                   .data = data,
-                                                  .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                                  .flags = afi_tx_flags_of(ep) | FI_REMOTE_CQ_DATA,
                                                   .tagged = true,
                                                   .context = context});
 }
