@@ -7,69 +7,37 @@
 
 /* --- arithmetic ------------------------------------------------------------------------------ */
 
-/* Combine one element: `a` is the target, `b` the operand, `c` the comparand. Integers wrap: the
- * product of two 16-bit values may overflow an int, but not an unsigned int. */
+/* Combine one element: `a` is the target, `b` the operand, `c` the comparand. FI_ATOMIC_READ is
+ * missing, as it leaves the target unchanged. Integers wrap: the product of two 16-bit values may
+ * overflow an int, but not an unsigned int. */
+#define ATOMIC_CASE(op, result)                                                                    \
+    case op:                                                                                       \
+        a = result;                                                                                \
+        break
+
 #define ATOMIC_BASIC                                                                               \
-    case FI_SUM:                                                                                   \
-        a = a + b;                                                                                 \
-        break;                                                                                     \
-    case FI_PROD:                                                                                  \
-        a = 1U * a * b;                                                                            \
-        break;                                                                                     \
-    case FI_LOR:                                                                                   \
-        a = a != 0 || b != 0;                                                                      \
-        break;                                                                                     \
-    case FI_LAND:                                                                                  \
-        a = a != 0 && b != 0;                                                                      \
-        break;                                                                                     \
-    case FI_LXOR:                                                                                  \
-        a = (a != 0) != (b != 0);                                                                  \
-        break;                                                                                     \
-    case FI_ATOMIC_READ:                                                                           \
-        break;                                                                                     \
-    case FI_ATOMIC_WRITE:                                                                          \
-        a = b;                                                                                     \
-        break;                                                                                     \
-    case FI_CSWAP:                                                                                 \
-        a = c == a ? b : a;                                                                        \
-        break;                                                                                     \
-    case FI_CSWAP_NE:                                                                              \
-        a = c != a ? b : a;                                                                        \
-        break;
+    ATOMIC_CASE(FI_SUM, a + b);                                                                    \
+    ATOMIC_CASE(FI_PROD, 1U * a * b);                                                              \
+    ATOMIC_CASE(FI_LOR, a != 0 || b != 0);                                                         \
+    ATOMIC_CASE(FI_LAND, a != 0 && b != 0);                                                        \
+    ATOMIC_CASE(FI_LXOR, (a != 0) != (b != 0));                                                    \
+    ATOMIC_CASE(FI_ATOMIC_WRITE, b);                                                               \
+    ATOMIC_CASE(FI_CSWAP, c == a ? b : a);                                                         \
+    ATOMIC_CASE(FI_CSWAP_NE, c != a ? b : a);
 
 #define ATOMIC_ORDERED                                                                             \
-    case FI_MIN:                                                                                   \
-        a = b < a ? b : a;                                                                         \
-        break;                                                                                     \
-    case FI_MAX:                                                                                   \
-        a = b > a ? b : a;                                                                         \
-        break;                                                                                     \
-    case FI_CSWAP_LE:                                                                              \
-        a = c <= a ? b : a;                                                                        \
-        break;                                                                                     \
-    case FI_CSWAP_LT:                                                                              \
-        a = c < a ? b : a;                                                                         \
-        break;                                                                                     \
-    case FI_CSWAP_GE:                                                                              \
-        a = c >= a ? b : a;                                                                        \
-        break;                                                                                     \
-    case FI_CSWAP_GT:                                                                              \
-        a = c > a ? b : a;                                                                         \
-        break;
+    ATOMIC_CASE(FI_MIN, b < a ? b : a);                                                            \
+    ATOMIC_CASE(FI_MAX, b > a ? b : a);                                                            \
+    ATOMIC_CASE(FI_CSWAP_LE, c <= a ? b : a);                                                      \
+    ATOMIC_CASE(FI_CSWAP_LT, c < a ? b : a);                                                       \
+    ATOMIC_CASE(FI_CSWAP_GE, c >= a ? b : a);                                                      \
+    ATOMIC_CASE(FI_CSWAP_GT, c > a ? b : a);
 
 #define ATOMIC_BITS                                                                                \
-    case FI_BOR:                                                                                   \
-        a = a | b;                                                                                 \
-        break;                                                                                     \
-    case FI_BAND:                                                                                  \
-        a = a & b;                                                                                 \
-        break;                                                                                     \
-    case FI_BXOR:                                                                                  \
-        a = a ^ b;                                                                                 \
-        break;                                                                                     \
-    case FI_MSWAP:                                                                                 \
-        a = (b & c) | (a & ~c);                                                                    \
-        break;
+    ATOMIC_CASE(FI_BOR, a | b);                                                                    \
+    ATOMIC_CASE(FI_BAND, (a & b));                                                                 \
+    ATOMIC_CASE(FI_BXOR, a ^ b);                                                                   \
+    ATOMIC_CASE(FI_MSWAP, (b & c) | (a & ~c));
 
 /* Elements may be unaligned. */
 #define ATOMIC_TYPE(name, type, cases)                                                             \

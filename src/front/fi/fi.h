@@ -754,7 +754,7 @@ int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum 
                      struct fi_atomic_attr *attr, uint64_t flags);
 size_t afi_atomic_size(unsigned datatype); /* 0: unknown type */
 bool afi_atomic_valid(unsigned datatype, unsigned op);
-/* Apply an operation to `count` elements; `old` (or NULL) receives their previous values. */
+/* Apply an operation to `count` elements; `old` receives their previous values. */
 void afi_atomic_apply(unsigned datatype, unsigned op, void *at, const void *operand,
                       const void *compare, void *old, size_t count);
 
