@@ -211,9 +211,7 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
                 .ops = &av_ops},
         .domain = owner,
         .reports = (attr->flags & FI_EVENT) != 0};
-    afi_lock();
-    owner->users++;
-    afi_unlock();
+    afi_use(&owner->users);
     *out = &av->fid;
     return 0;
 }

@@ -95,11 +95,7 @@ static struct fi_ops_cntr cntr_ops = {.size = sizeof(struct fi_ops_cntr),
 static int cntr_close(struct fid *fid)
 {
     struct afi_cntr *cntr = AQI_OF(fid, struct afi_cntr, fid.fid);
-    afi_lock();
-    bool busy = cntr->users != 0;
-    if (!busy) cntr->domain->users--;
-    afi_unlock();
-    if (busy) return -FI_EBUSY;
+    if (!afi_release(&cntr->users, &cntr->domain->users)) return -FI_EBUSY;
     afi_wait_close(&cntr->wait);
     free(cntr);
     return 0;
@@ -135,9 +131,7 @@ int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
                 .ops = &cntr_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid)};
     afi_wait_open(&cntr->wait, attr->wait_obj, attr->wait_set, &cntr->fid.fid);
-    afi_lock();
-    cntr->domain->users++;
-    afi_unlock();
+    afi_use(&cntr->domain->users);
     *out = &cntr->fid;
     return 0;
 }

@@ -170,11 +170,7 @@ static struct fi_ops_cq cq_ops = {.size = sizeof(struct fi_ops_cq),
 static int cq_close(struct fid *fid)
 {
     struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid.fid);
-    afi_lock();
-    bool busy = cq->users != 0;
-    if (!busy) cq->domain->users--;
-    afi_unlock();
-    if (busy) return -FI_EBUSY;
+    if (!afi_release(&cq->users, &cq->domain->users)) return -FI_EBUSY;
     afi_wait_close(&cq->wait);
     while (cq->errors != NULL) {
         struct afi_cq_error *error = cq->errors;
@@ -223,9 +219,7 @@ int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
         .room = room};
     cq->last_error = &cq->errors;
     afi_wait_open(&cq->wait, attr->wait_obj, attr->wait_set, &cq->fid.fid);
-    afi_lock();
-    cq->domain->users++;
-    afi_unlock();
+    afi_use(&cq->domain->users);
     *out = &cq->fid;
     return 0;
 }

@@ -272,9 +272,9 @@ static int domain_close(struct fid *fid)
     if (!busy && domain->eq != NULL) domain->eq->users--;
     if (!busy && domain->progresses) afi_thread_stop();
     if (!busy && --afi.domains == 0) afi_library_close();
+    if (!busy) domain->fabric->users--;
     afi_unlock();
     if (busy) return -FI_EBUSY;
-    afi_fabric_leave(domain->fabric);
     domain_free(domain);
     return 0;
 }
@@ -333,7 +333,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         .fid = {.fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops},
                 .ops = &domain_ops,
                 .mr = &domain_reg_ops},
-        .fabric = fabric,
+        .fabric = AQI_OF(fabric, struct afi_fabric, fid),
         .version = fabric->api_version,
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
@@ -351,7 +351,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         domain_free(domain);
         return err;
     }
-    afi_fabric_use(fabric);
+    afi_use(&domain->fabric->users);
     *out = &domain->fid;
     return 0;
 }

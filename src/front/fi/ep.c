@@ -555,9 +555,7 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
         .directed = attr == NULL || attr->caps == 0 || (attr->caps & FI_DIRECTED_RECV) != 0};
     afi_rxq_init(&srx->rxq);
     srx->rx_flags = attr != NULL ? attr->op_flags : 0;
-    afi_lock();
-    srx->domain->users++;
-    afi_unlock();
+    afi_use(&srx->domain->users);
     *out = &srx->fid;
     return 0;
 }
@@ -567,11 +565,7 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
 static int ep_stx_close(struct fid *fid)
 {
     struct afi_stx *stx = AQI_OF(fid, struct afi_stx, fid.fid);
-    afi_lock();
-    bool busy = stx->users != 0;
-    if (!busy) stx->domain->users--;
-    afi_unlock();
-    if (busy) return -FI_EBUSY;
+    if (!afi_release(&stx->users, &stx->domain->users)) return -FI_EBUSY;
     free(stx);
     return 0;
 }
@@ -591,9 +585,7 @@ int afi_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_
         .fid = {.fid = {.fclass = FI_CLASS_STX_CTX, .context = context, .ops = &ep_stx_fid_ops},
                 .ops = &ep_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid)};
-    afi_lock();
-    stx->domain->users++;
-    afi_unlock();
+    afi_use(&stx->domain->users);
     *out = &stx->fid;
     return 0;
 }

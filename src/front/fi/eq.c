@@ -121,11 +121,7 @@ static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
 static int eq_close(struct fid *fid)
 {
     struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
-    afi_lock();
-    bool busy = eq->users != 0;
-    afi_unlock();
-    if (busy) return -FI_EBUSY;
-    afi_fabric_leave(eq->fabric);
+    if (!afi_release(&eq->users, &eq->fabric->users)) return -FI_EBUSY;
     afi_wait_close(&eq->wait);
     while (eq->events != NULL)
         eq_drop_first(eq);
@@ -155,11 +151,11 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
     *eq = (struct afi_eq){
         .fid = {.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops},
                 .ops = &eq_ops},
-        .fabric = fabric,
+        .fabric = AQI_OF(fabric, struct afi_fabric, fid),
         .version = fabric->api_version};
     eq->last = &eq->events;
     afi_wait_open(&eq->wait, attr->wait_obj, attr->wait_set, &eq->fid.fid);
-    afi_fabric_use(fabric);
+    afi_use(&eq->fabric->users);
     *out = &eq->fid;
     return 0;
 }

@@ -88,7 +88,7 @@ struct afi_fabric {
 
 struct afi_domain {
     struct fid_domain fid;
-    struct fid_fabric *fabric;
+    struct afi_fabric *fabric;
     uint32_t version;  /* of libfabric, for which the program was built */
     bool progresses;   /* a thread of the provider makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
@@ -150,7 +150,7 @@ struct afi_wait {
 
 struct afi_wait_set {
     struct fid_wait fid;
-    struct fid_fabric *fabric;
+    struct afi_fabric *fabric;
     struct afi_wait wait;
     struct aqi_node members;
 };
@@ -199,7 +199,7 @@ struct afi_eq_event {
 
 struct afi_eq {
     struct fid_eq fid;
-    struct fid_fabric *fabric;
+    struct afi_fabric *fabric;
     uint32_t version; /* as in struct afi_domain */
     struct afi_wait wait;
     struct afi_eq_event *events, **last;
@@ -492,6 +492,11 @@ static inline void afi_unlock(void)
     aqi_big_unlock(&afi.lock);
     aqi_big_yield(&afi.lock);
 }
+/* Count a user of an object, which cannot be closed while it has any. Without the lock. */
+void afi_use(uint32_t *users);
+/* Close an object: it no longer uses `*owner`. Returns false if it has `*users`. Without the lock.
+ */
+bool afi_release(const uint32_t *users, uint32_t *owner);
 /* With the lock held. */
 void afi_progress(void);
 /* Start and stop the library's progress thread. */
@@ -546,9 +551,6 @@ int afi_info_check(const struct fi_info *info);
 /* Whether a context can have these attributes; NULL: any. */
 bool afi_tx_fits(const struct fi_tx_attr *attr);
 bool afi_rx_fits(const struct fi_rx_attr *attr);
-/* Count the objects that keep a fabric open; called without the lock. */
-void afi_fabric_use(struct fid_fabric *fabric);
-void afi_fabric_leave(struct fid_fabric *fabric);
 
 /* domain.c */
 int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,

@@ -99,6 +99,22 @@ const char *afi_strerror(int error, char *buf, size_t len)
     return text;
 }
 
+void afi_use(uint32_t *users)
+{
+    afi_lock();
+    ++*users;
+    afi_unlock();
+}
+
+bool afi_release(const uint32_t *users, uint32_t *owner)
+{
+    afi_lock();
+    bool busy = *users != 0;
+    if (!busy) --*owner;
+    afi_unlock();
+    return !busy;
+}
+
 /* --- progress -------------------------------------------------------------------------------- */
 
 uint64_t afi_now(void)

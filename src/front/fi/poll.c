@@ -160,9 +160,7 @@ int afi_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct f
     *poll = (struct afi_poll){
         .fid = {.fid = {.fclass = FI_CLASS_POLL, .ops = &poll_fid_ops}, .ops = &poll_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid)};
-    afi_lock();
-    poll->domain->users++;
-    afi_unlock();
+    afi_use(&poll->domain->users);
     *out = &poll->fid;
     return 0;
 }

@@ -357,25 +357,6 @@ int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **op
 
 /* --- fabrics --------------------------------------------------------------------------------- */
 
-static struct afi_fabric *provider_fabric_of(struct fid_fabric *fid)
-{
-    return AQI_OF(fid, struct afi_fabric, fid);
-}
-
-void afi_fabric_use(struct fid_fabric *fabric)
-{
-    afi_lock();
-    provider_fabric_of(fabric)->users++;
-    afi_unlock();
-}
-
-void afi_fabric_leave(struct fid_fabric *fabric)
-{
-    afi_lock();
-    provider_fabric_of(fabric)->users--;
-    afi_unlock();
-}
-
 static int provider_fabric_close(struct fid *fid)
 {
     struct afi_fabric *fabric = AQI_OF(fid, struct afi_fabric, fid.fid);

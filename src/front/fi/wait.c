@@ -326,9 +326,9 @@ static int wait_set_close(struct fid *fid)
     struct afi_wait_set *set = AQI_OF(fid, struct afi_wait_set, fid.fid);
     afi_lock();
     bool busy = !aqi_list_is_empty(&set->members);
+    if (!busy) set->fabric->users--;
     afi_unlock();
     if (busy) return -FI_EBUSY;
-    afi_fabric_leave(set->fabric);
     afi_wait_close(&set->wait);
     free(set);
     return 0;
@@ -355,8 +355,8 @@ int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, stru
     if (set == NULL) return -FI_ENOMEM;
     set->fid = (struct fid_wait){.fid = {.fclass = FI_CLASS_WAIT, .ops = &wait_set_fid_ops},
                                  .ops = &wait_set_ops};
-    set->fabric = fabric;
-    afi_fabric_use(fabric);
+    set->fabric = AQI_OF(fabric, struct afi_fabric, fid);
+    afi_use(&set->fabric->users);
     aqi_list_init(&set->members);
     afi_wait_open(&set->wait, attr->wait_obj, NULL, &set->fid.fid);
     *out = &set->fid;
