@@ -10,6 +10,7 @@
 #ifndef AFI_FI_H
 #define AFI_FI_H
 
+#include "base/clock.h"
 #include "base/copy.h"
 #include "base/early.h"
 #include "base/iov.h"
@@ -502,7 +503,6 @@ void afi_progress(void);
 /* Start and stop the library's progress thread. */
 int afi_thread_start(void);
 void afi_thread_stop(void);
-uint64_t afi_now(void);             /* in ns */
 uint64_t afi_deadline(int timeout); /* in ms from now; negative: never */
 /*
  * Wait for arrivals until the deadline, but at most a few ms; the lock is released meanwhile.
@@ -548,7 +548,7 @@ static inline void afi_wait_news(struct afi_wait *wait)
 int afi_no_control(struct fid *fid, int command, void *arg);
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
-/* Whether a context can have these attributes; NULL: any. */
+/* Whether an endpoint or shared context can have these attributes; NULL: any. */
 bool afi_tx_fits(const struct fi_tx_attr *attr);
 bool afi_rx_fits(const struct fi_rx_attr *attr);
 
@@ -679,7 +679,7 @@ static inline void afi_peer_activate(struct afi_peer *peer)
 /* wire.c */
 aq_status afi_wire_open(void);
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len);
-void afi_wire_opened(struct afi_peer *peer); /* take what has come before */
+void afi_wire_take_early(struct afi_peer *peer); /* handle what has arrived early */
 /* Send what waits, as far as there is room. */
 void afi_wire_push(struct afi_peer *peer);
 void afi_wire_forget(struct afi_peer *peer); /* drop notes and messages received out of order */

@@ -1,7 +1,6 @@
 /* fi: the provider's copy of Aqueduct, progress and waiting. */
 #include "front/fi/fi.h"
 
-#include "base/clock.h"
 #include "base/shmem.h"
 #include "lib/alone.h"
 
@@ -117,11 +116,6 @@ bool afi_release(const uint32_t *users, uint32_t *owner)
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-uint64_t afi_now(void)
-{
-    return aqi_now_ns();
-}
-
 static void library_events(void)
 {
     aq_connection_event event;
@@ -148,7 +142,7 @@ void afi_progress(void)
 
 uint64_t afi_deadline(int timeout)
 {
-    return timeout >= 0 ? afi_now() + (uint64_t)timeout * LIBRARY_MS : UINT64_MAX;
+    return timeout >= 0 ? aqi_now_ns() + (uint64_t)timeout * LIBRARY_MS : UINT64_MAX;
 }
 
 bool afi_may_sleep(void)
@@ -169,7 +163,7 @@ bool afi_settle(void)
 bool afi_sleep(uint64_t deadline)
 {
     struct pollfd fd = {.fd = afi.open ? afi.fd : -1, .events = POLLIN};
-    uint64_t now = afi_now();
+    uint64_t now = aqi_now_ns();
     if (now >= deadline) return false;
     if (afi.open) library_events();
     bool go = !afi.open || afi_may_sleep();

@@ -187,7 +187,7 @@ static void peer_drop_connection(struct afi_peer *peer)
     afi_wire_forget(peer);
     if (connection == NULL) return;
     afi.lost += peer->ident->places == 0;
-    uint64_t now = afi_now(), until = peer->ep->close_by;
+    uint64_t now = aqi_now_ns(), until = peer->ep->close_by;
     uint64_t patience = lib_alone_patience(until > now ? until - now : 1);
     aq_connection_set_context(connection, NULL);
     (void)aq_connection_close(connection);
@@ -290,7 +290,7 @@ static void peer_sweep(struct afi_ep *ep)
 
 void afi_peer_sweep(void)
 {
-    uint64_t now = afi_now();
+    uint64_t now = aqi_now_ns();
     if (now < afi.next_sweep) return;
     afi.next_sweep = now + afi.sweep_ns;
     for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next)
@@ -332,7 +332,7 @@ void afi_peer_call(struct afi_peer *peer)
     }
     aqi_list_remove(&peer->caller_link);
     const struct afi_name *self = &peer->ep->name, *name = &peer->ident->name;
-    if (peer->since == 0) peer->since = afi_now();
+    if (peer->since == 0) peer->since = aqi_now_ns();
     bool alone = !afi_name_uri(self, name, 1, next, sizeof(next));
     if (!afi_name_uri(self, name, peer->tries, uri, sizeof(uri))) {
         peer->tries = 0;
@@ -347,10 +347,10 @@ void afi_peer_call(struct afi_peer *peer)
         peer->caller = true;
         peer->state = AFI_CALLING;
         afi.calling++;
-    } else if (st == AQ_ELIMIT && afi.up != 0 && afi_now() - peer->since < PEER_ROOM_NS) {
+    } else if (st == AQ_ELIMIT && afi.up != 0 && aqi_now_ns() - peer->since < PEER_ROOM_NS) {
         peer->tries--;
         afi_peer_sweep();
-        peer_call_at(peer, afi_now() + PEER_RETRY_NS);
+        peer_call_at(peer, aqi_now_ns() + PEER_RETRY_NS);
     } else {
         afi_peer_fail(peer, -afi_error(st));
     }
@@ -468,14 +468,14 @@ static void peer_opened(struct afi_peer *peer)
     peer->team = aq_connection_team(peer->connection);
     peer->eager = aq_am_max_medium(peer->team);
     if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
-    afi_wire_opened(peer);
+    afi_wire_take_early(peer);
 }
 
 /* An address did not answer; each is tried only for a short time. */
 static void peer_warn(const struct afi_peer *peer, const char *reason)
 {
     static atomic_bool told;
-    uint64_t waited = afi_now() - peer->since;
+    uint64_t waited = aqi_now_ns() - peer->since;
     if (waited < PEER_WARN_NS) return;
     aqi_log_once(&told, AQI_LOG_WARN, "fi", "still connecting to a peer after %u s: %s",
                  (unsigned)(waited / 1000000000), reason);
@@ -487,10 +487,10 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
     if (status == AQ_ETIMEOUT) peer_warn(peer, reason);
     peer_drop_connection(peer);
     if (code == PEER_DUPLICATE) {
-        peer_call_at(peer, afi_now() + PEER_RETRY_NS);
+        peer_call_at(peer, aqi_now_ns() + PEER_RETRY_NS);
         return;
     }
-    bool more = status == AQ_ETIMEOUT && afi_now() - peer->since < PEER_PATIENCE_NS;
+    bool more = status == AQ_ETIMEOUT && aqi_now_ns() - peer->since < PEER_PATIENCE_NS;
     char uri[128];
     if (status == AQ_EREFUSED || status == AQ_EPEER)
         more = afi_name_uri(&peer->ep->name, &peer->ident->name, peer->tries, uri, sizeof(uri));
@@ -506,7 +506,7 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
 void afi_peer_look(struct afi_peer *peer)
 {
     bool waits = peer->state == AFI_CALLING && peer->connection == NULL;
-    if (waits && afi_now() < peer->retry_at) return;
+    if (waits && aqi_now_ns() < peer->retry_at) return;
     aqi_list_remove(&peer->active);
     if (peer->state == AFI_CLOSING) {
         afi_peer_fail(peer, FI_EIO);
@@ -576,13 +576,13 @@ static bool peer_is_owed(const struct afi_peer *peer)
 
 static void peer_drain(struct afi_peer *peer)
 {
-    while (peer_is_owed(peer) && afi_now() < peer->ep->close_by)
+    while (peer_is_owed(peer) && aqi_now_ns() < peer->ep->close_by)
         afi_progress();
 }
 
 void afi_peer_close_all(struct afi_ep *ep)
 {
-    ep->close_by = afi_now() + PEER_CLOSE_NS;
+    ep->close_by = aqi_now_ns() + PEER_CLOSE_NS;
     for (unsigned i = 0; i < AFI_PEERS; i++)
         for (struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
             peer_drain(AQI_OF(at, struct afi_peer, link));

@@ -17,7 +17,7 @@ static aq_connection_event await_opened(const struct afi_peer *peer)
 {
     aq_connection_event event;
     for (uint64_t until = afi_deadline(PATIENCE_MS);;) {
-        assert_true(afi_now() < until);
+        assert_true(aqi_now_ns() < until);
         (void)!aq_poll();
         if (aq_connection_next_event(&event) != AQ_OK) continue;
         if (event.type == AQ_CONNECTION_OPENED && event.context == peer) return event;

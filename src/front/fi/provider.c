@@ -46,7 +46,7 @@ static uint64_t provider_or(uint64_t wanted, uint64_t ours)
     return wanted != 0 ? wanted : ours;
 }
 
-static bool provider_tx_fits(const struct fi_tx_attr *tx)
+bool afi_tx_fits(const struct fi_tx_attr *tx)
 {
     return tx == NULL ||
            ((tx->caps & ~(PROVIDER_TX_CAPS | PROVIDER_BOTH)) == 0 &&
@@ -55,7 +55,7 @@ static bool provider_tx_fits(const struct fi_tx_attr *tx)
             tx->iov_limit <= AFI_IOVS && tx->rma_iov_limit <= AFI_IOVS && tx->comp_order == 0);
 }
 
-static bool provider_rx_fits(const struct fi_rx_attr *rx)
+bool afi_rx_fits(const struct fi_rx_attr *rx)
 {
     return rx == NULL ||
            ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
@@ -139,8 +139,8 @@ static int provider_check(const struct fi_info *hints)
     bool paired = (hints->caps & FI_SOURCE_ERR) == 0 || (hints->caps & FI_SOURCE) != 0;
     bool fits = (hints->caps & ~AFI_ALL_CAPS) == 0 && paired &&
                 (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT) &&
-                provider_address_fits(hints) && provider_tx_fits(hints->tx_attr) &&
-                provider_rx_fits(hints->rx_attr) && provider_ep_fits(hints->ep_attr) &&
+                provider_address_fits(hints) && afi_tx_fits(hints->tx_attr) &&
+                afi_rx_fits(hints->rx_attr) && provider_ep_fits(hints->ep_attr) &&
                 provider_domain_fits(hints->domain_attr) &&
                 provider_fabric_fits(hints->fabric_attr);
     return fits ? 0 : -FI_ENODATA;
@@ -153,16 +153,6 @@ static int provider_check_subsets(const struct fi_info *hints)
     uint64_t caps = hints->tx_attr != NULL ? hints->tx_attr->caps : 0;
     if (hints->rx_attr != NULL) caps |= hints->rx_attr->caps;
     return (caps & ~provider_caps(hints)) == 0 ? 0 : -FI_ENODATA;
-}
-
-bool afi_tx_fits(const struct fi_tx_attr *attr)
-{
-    return provider_tx_fits(attr);
-}
-
-bool afi_rx_fits(const struct fi_rx_attr *attr)
-{
-    return provider_rx_fits(attr);
 }
 
 int afi_info_check(const struct fi_info *info)

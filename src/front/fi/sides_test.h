@@ -57,7 +57,7 @@ static inline void side_await(const struct side *side)
     struct fi_cq_tagged_entry entry;
     uint64_t until = afi_deadline(PATIENCE_MS);
     while (fi_cq_read(side->cq, &entry, 1) != 1)
-        assert_true(afi_now() < until);
+        assert_true(aqi_now_ns() < until);
 }
 
 /* As a remote address. */

@@ -247,7 +247,7 @@ AQI_COLD void afi_wait_wake(struct afi_wait *wait)
 bool afi_wait_pause(const struct afi_wait *wait, uint64_t deadline)
 {
     if (wait->obj != FI_WAIT_YIELD) return afi_sleep(deadline);
-    if (afi_now() >= deadline) return false;
+    if (aqi_now_ns() >= deadline) return false;
     afi_unlock();
     sched_yield();
     afi_lock();

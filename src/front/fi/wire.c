@@ -557,10 +557,10 @@ static bool wire_on_done(struct afi_peer *peer, const struct afi_wire *head)
     return op != NULL;
 }
 
-static bool wire_on_bytes(struct afi_peer *peer, const unsigned char *bytes, size_t len,
-                          uint32_t handle)
+static bool wire_on_bytes(struct afi_peer *peer, const struct afi_wire *head,
+                          const unsigned char *bytes, size_t len)
 {
-    struct afi_op *op = wire_find_op(peer, handle);
+    struct afi_op *op = wire_find_op(peer, head->op);
     if (op == NULL || (op->type != AFI_READ && !op->fetches) ||
         len != afi_iov_len(op->iov, op->count))
         return false;
@@ -657,7 +657,7 @@ static void wire_take_long(struct afi_peer *peer, const unsigned char *bytes, si
         fine = afi_target_get(peer, &head, bytes, len);
         break;
     case AFI_BYTES:
-        fine = wire_on_bytes(peer, bytes, len, head.op);
+        fine = wire_on_bytes(peer, &head, bytes, len);
         break;
     case AFI_GRANT:
         fine = wire_on_grant(peer, &head, bytes, len);
@@ -706,7 +706,7 @@ static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *
     return kept;
 }
 
-static void wire_take_early(struct afi_peer *peer)
+void afi_wire_take_early(struct afi_peer *peer)
 {
     struct wire_early *early;
     while ((early = aqi_early_take(&peer->early, peer->received + 1)) != NULL) {
@@ -735,17 +735,12 @@ static AQI_INLINE void wire_input(struct afi_peer *peer, const void *bytes, size
     }
     peer->received++;
     wire_take(peer, bytes, len);
-    if (AQI_UNLIKELY(peer->early.count != 0)) wire_take_early(peer);
+    if (AQI_UNLIKELY(peer->early.count != 0)) afi_wire_take_early(peer);
 }
 
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     wire_input(peer, bytes, len);
-}
-
-void afi_wire_opened(struct afi_peer *peer)
-{
-    wire_take_early(peer);
 }
 
 static void wire_handler(aq_am *am)

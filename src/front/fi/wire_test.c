@@ -488,7 +488,7 @@ static void test_early_messages(void **state)
     send_as(first, &head, NULL, 0);
     assert_int_equal(world.peer->left, left);
     world.peer->state = AFI_UP;
-    afi_wire_opened(world.peer);
+    afi_wire_take_early(world.peer);
     assert_int_equal(world.peer->left, left + 2);
     assert_int_equal(world.peer->received, first + 1);
     again();
