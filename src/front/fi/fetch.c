@@ -7,12 +7,14 @@
 enum { FETCH_PIECE = 4 << 20 };
 #define FETCH_END_NS UINT64_C(1000000000)
 
-struct afi_fetch *afi_fetch_new(struct afi_peer *peer)
+struct afi_fetch *afi_fetch_new(struct afi_peer *peer, const void *pieces, size_t nbytes)
 {
     struct afi_fetch *fetch = calloc(1, sizeof(*fetch));
     if (fetch == NULL) return NULL;
     fetch->peer = peer;
     fetch->epoch = peer->epoch;
+    memcpy(fetch->from, pieces, nbytes);
+    fetch->from_count = (unsigned)(nbytes / sizeof(fetch->from[0]));
     for (unsigned i = 0; i < AQI_COUNT_OF(fetch->events); i++)
         fetch->events[i] = AQ_EVENT_DONE;
     return fetch;

@@ -723,7 +723,8 @@ static inline void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, siz
 }
 
 /* fetch.c */
-struct afi_fetch *afi_fetch_new(struct afi_peer *peer);
+/* `pieces`: a list of struct afi_piece, not necessarily aligned. NULL: out of memory. */
+struct afi_fetch *afi_fetch_new(struct afi_peer *peer, const void *pieces, size_t nbytes);
 void afi_fetch_begin(struct afi_fetch *fetch);
 void afi_fetch_progress(void);
 void afi_fetch_abort(const struct afi_peer *peer); /* fails those from a peer that has been lost */

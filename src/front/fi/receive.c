@@ -149,10 +149,8 @@ static void receive_fetched(struct afi_fetch *fetch)
 static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
                           const struct afi_message *message, size_t at, size_t len)
 {
-    struct afi_fetch *fetch = afi_fetch_new(peer);
+    struct afi_fetch *fetch = afi_fetch_new(peer, message->bytes, message->nbytes);
     if (fetch == NULL) abort(); /* the message must not be lost */
-    memcpy(fetch->from, message->bytes, message->nbytes);
-    fetch->from_count = (unsigned)(message->nbytes / sizeof(struct afi_piece));
     fetch->to_count = afi_iov_part(rx->iov, rx->count, at, len, fetch->to);
     fetch->len = len;
     fetch->rx = rx;

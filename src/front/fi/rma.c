@@ -243,14 +243,12 @@ static bool rma_put_remote(struct afi_peer *peer, const struct afi_wire *head,
                            const unsigned char *bytes, size_t len, const struct rma_target *target)
 {
     if (target->count == 0 || !afi_wire_has_pieces(head, bytes, len)) return false;
-    struct afi_fetch *fetch = afi_fetch_new(peer);
+    struct afi_fetch *fetch = afi_fetch_new(peer, bytes, len);
     if (fetch == NULL) {
         afi_wire_answer(peer, peer->epoch, head->op, FI_ENOMEM);
         return true;
     }
-    memcpy(fetch->from, bytes, len);
     memcpy(fetch->to, target->iov, target->count * sizeof(struct iovec));
-    fetch->from_count = head->pieces;
     fetch->to_count = target->count;
     fetch->len = fetch->total = target->len;
     fetch->flags = head->flags;

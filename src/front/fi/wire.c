@@ -582,13 +582,11 @@ static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
     if (op == NULL || op->type != AFI_READ || head->len != op->len ||
         !afi_wire_has_pieces(head, bytes, len))
         return false;
-    struct afi_fetch *fetch = afi_fetch_new(peer);
+    struct afi_fetch *fetch = afi_fetch_new(peer, bytes, len);
     if (fetch == NULL) {
         afi_op_end(op, FI_ENOMEM);
         return true;
     }
-    memcpy(fetch->from, bytes, len);
-    fetch->from_count = head->pieces;
     memcpy(fetch->to, op->iov, op->count * sizeof(struct iovec));
     fetch->to_count = op->count;
     fetch->len = op->len;
