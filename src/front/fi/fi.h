@@ -239,8 +239,8 @@ struct afi_stx {
 };
 
 struct afi_rx {
-    struct afi_want want; /* in a match until a message has filled the receive */
-    struct aqi_node link; /* in `posted` while it is in a match; otherwise in no list */
+    struct afi_posted posted; /* in a match until a message has filled the receive */
+    struct aqi_node link;     /* in `posted` while it is in a match; otherwise in no list */
     struct afi_rxq *rxq;
     struct afi_ident *source; /* the only source allowed, or NULL */
     bool tagged, many, report;
@@ -265,7 +265,7 @@ struct afi_message {
 
 /* An unexpected message: it arrived before a receive for it was posted. */
 struct afi_arrival {
-    struct afi_stray stray;
+    struct afi_unexpected unexpected;
     struct aqi_node claimed; /* in the queue's list `claimed` once a peek has claimed it */
     struct afi_peer *peer;
     struct afi_message message;

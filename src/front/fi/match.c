@@ -5,9 +5,9 @@
 
 enum { MATCH_LEAST = 64, MATCH_LOAD = 2 /* receives per bucket before it grows */ };
 
-static struct afi_want *match_want(struct aqi_node *link)
+static struct afi_posted *match_posted(struct aqi_node *link)
 {
-    return AQI_OF(link, struct afi_want, link);
+    return AQI_OF(link, struct afi_posted, link);
 }
 
 static size_t match_hash(uint64_t tag, const void *source)
@@ -24,16 +24,16 @@ static struct aqi_node *match_bucket(const struct afi_class *class, uint64_t tag
 
 static struct aqi_node *match_sources(struct afi_match *match, const void *source)
 {
-    return &match->strays_by_source[match_hash(0, source) % AFI_SOURCES];
+    return &match->unexpected_by_source[match_hash(0, source) % AFI_SOURCES];
 }
 
 void afi_match_init(struct afi_match *match)
 {
     *match = (struct afi_match){.stamp = 0};
     aqi_list_init(&match->others);
-    aqi_list_init(&match->strays);
+    aqi_list_init(&match->unexpected);
     for (unsigned i = 0; i < AFI_SOURCES; i++)
-        aqi_list_init(&match->strays_by_source[i]);
+        aqi_list_init(&match->unexpected_by_source[i]);
 }
 
 void afi_match_close(struct afi_match *match)
@@ -57,9 +57,9 @@ static bool match_grow(struct afi_class *class)
         aqi_list_init(&grown.buckets[i]);
     for (size_t i = 0; i < class->size; i++)
         while (!aqi_list_is_empty(&class->buckets[i])) {
-            struct afi_want *want = match_want(class->buckets[i].next);
-            aqi_list_remove(&want->link);
-            aqi_list_append(match_bucket(&grown, want->tag, want->source), &want->link);
+            struct afi_posted *posted = match_posted(class->buckets[i].next);
+            aqi_list_remove(&posted->link);
+            aqi_list_append(match_bucket(&grown, posted->tag, posted->source), &posted->link);
         }
     free(class->buckets);
     *class = grown;
@@ -67,12 +67,12 @@ static bool match_grow(struct afi_class *class)
 }
 
 /* NULL: too many classes, or out of memory. */
-static struct afi_class *match_class(struct afi_match *match, const struct afi_want *want)
+static struct afi_class *match_class(struct afi_match *match, const struct afi_posted *posted)
 {
     struct afi_class *unused = NULL;
     for (unsigned i = 0; i < match->class_count; i++) {
         struct afi_class *class = &match->classes[i];
-        if (class->ignore == want->ignore && class->any == (want->source == NULL)) return class;
+        if (class->ignore == posted->ignore && class->any == (posted->source == NULL)) return class;
         if (class->count == 0) unused = class;
     }
     if (match->class_count < AFI_CLASSES) {
@@ -82,74 +82,76 @@ static struct afi_class *match_class(struct afi_match *match, const struct afi_w
         match->class_count++;
     }
     if (unused == NULL) return NULL;
-    unused->ignore = want->ignore;
-    unused->any = want->source == NULL;
+    unused->ignore = posted->ignore;
+    unused->any = posted->source == NULL;
     return unused;
 }
 
-void afi_match_post(struct afi_match *match, struct afi_want *want)
+void afi_match_post(struct afi_match *match, struct afi_posted *posted)
 {
-    struct afi_class *class = match_class(match, want);
-    want->stamp = match->stamp++;
-    want->class = AFI_CLASSES;
+    struct afi_class *class = match_class(match, posted);
+    posted->stamp = match->stamp++;
+    posted->class = AFI_CLASSES;
     if (class == NULL) {
-        aqi_list_append(&match->others, &want->link);
+        aqi_list_append(&match->others, &posted->link);
         return;
     }
     if (class->count >= MATCH_LOAD * class->size) (void)match_grow(class);
     class->count++;
-    want->class = (unsigned)(class - match->classes);
-    aqi_list_append(match_bucket(class, want->tag, want->source), &want->link);
+    posted->class = (unsigned)(class - match->classes);
+    aqi_list_append(match_bucket(class, posted->tag, posted->source), &posted->link);
 }
 
-static bool match_agrees(const struct afi_want *want, uint64_t tag, const void *source)
+static bool match_agrees(const struct afi_posted *posted, uint64_t tag, const void *source)
 {
-    return ((want->tag ^ tag) & ~want->ignore) == 0 &&
-           (want->source == NULL || want->source == source);
+    return ((posted->tag ^ tag) & ~posted->ignore) == 0 &&
+           (posted->source == NULL || posted->source == source);
 }
 
-static struct afi_want *match_in(struct aqi_node *list, uint64_t tag, const void *source)
+static struct afi_posted *match_in(struct aqi_node *list, uint64_t tag, const void *source)
 {
     for (struct aqi_node *at = list->next; at != list; at = at->next)
-        if (match_agrees(match_want(at), tag, source)) return match_want(at);
+        if (match_agrees(match_posted(at), tag, source)) return match_posted(at);
     return NULL;
 }
 
-struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const void *source)
+struct afi_posted *afi_match_find(struct afi_match *match, uint64_t tag, const void *source)
 {
-    struct afi_want *best = match_in(&match->others, tag, source);
+    struct afi_posted *best = match_in(&match->others, tag, source);
     for (unsigned i = 0; i < match->class_count; i++) {
         const struct afi_class *class = &match->classes[i];
         if (class->count == 0) continue;
-        struct afi_want *want = match_in(match_bucket(class, tag, source), tag, source);
-        if (want != NULL && (best == NULL || want->stamp < best->stamp)) best = want;
+        struct afi_posted *posted = match_in(match_bucket(class, tag, source), tag, source);
+        if (posted != NULL && (best == NULL || posted->stamp < best->stamp)) best = posted;
     }
     return best;
 }
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-void afi_match_keep(struct afi_match *match, struct afi_stray *stray)
+void afi_match_keep(struct afi_match *match, struct afi_unexpected *unexpected)
 {
-    aqi_list_append(&match->strays, &stray->all);
-    aqi_list_append(match_sources(match, stray->source), &stray->by_source);
+    aqi_list_append(&match->unexpected, &unexpected->all);
+    aqi_list_append(match_sources(match, unexpected->source), &unexpected->by_source);
 }
 
-void afi_match_drop(struct afi_stray *stray)
+void afi_match_drop(struct afi_unexpected *unexpected)
 {
-    aqi_list_remove(&stray->all);
-    aqi_list_remove(&stray->by_source);
+    aqi_list_remove(&unexpected->all);
+    aqi_list_remove(&unexpected->by_source);
 }
 
-struct afi_stray *afi_match_find_stray(struct afi_match *match, uint64_t tag, uint64_t ignore,
-                                       const void *source)
+struct afi_unexpected *afi_match_find_unexpected(struct afi_match *match, uint64_t tag,
+                                                 uint64_t ignore, const void *source)
 {
-    struct aqi_node *list = source != NULL ? match_sources(match, source) : &match->strays;
+    struct aqi_node *list = source != NULL ? match_sources(match, source) : &match->unexpected;
     for (struct aqi_node *at = list->next; at != list; at = at->next) {
-        struct afi_stray *stray = source != NULL ? AQI_OF(at, struct afi_stray, by_source)
-                                                 : AQI_OF(at, struct afi_stray, all);
-        if (((stray->tag ^ tag) & ~ignore) == 0 && (source == NULL || stray->source == source))
-            return stray;
+        struct afi_unexpected *unexpected = source != NULL
+                                                ? AQI_OF(at, struct afi_unexpected, by_source)
+                                                : AQI_OF(at, struct afi_unexpected, all);
+        if (((unexpected->tag ^ tag) & ~ignore) == 0 &&
+            (source == NULL || unexpected->source == source))
+            return unexpected;
     }
     return NULL;
 }

@@ -18,7 +18,7 @@
 enum { AFI_CLASSES = 16 };
 
 /* A posted receive, embedded in a struct of the caller. */
-struct afi_want {
+struct afi_posted {
     struct aqi_node link;
     uint64_t tag, ignore;
     const void *source; /* NULL: any */
@@ -27,7 +27,7 @@ struct afi_want {
 };
 
 /* An unexpected message, embedded in a struct of the caller. */
-struct afi_stray {
+struct afi_unexpected {
     struct aqi_node all;       /* in order of arrival */
     struct aqi_node by_source; /* the same, of sources with this hash */
     uint64_t tag;
@@ -48,26 +48,26 @@ struct afi_match {
     unsigned class_count;
     struct aqi_node others;
     uint64_t stamp;
-    struct aqi_node strays, strays_by_source[AFI_SOURCES];
+    struct aqi_node unexpected, unexpected_by_source[AFI_SOURCES];
 };
 
 void afi_match_init(struct afi_match *match);
 void afi_match_close(struct afi_match *match); /* its entries still belong to the caller */
 
-/* Post a receive, after afi_match_find_stray has found no message for it. */
-void afi_match_post(struct afi_match *match, struct afi_want *want);
-static inline void afi_match_cancel(struct afi_match *match, struct afi_want *want)
+/* Post a receive, after afi_match_find_unexpected has found no message for it. */
+void afi_match_post(struct afi_match *match, struct afi_posted *posted);
+static inline void afi_match_cancel(struct afi_match *match, struct afi_posted *posted)
 {
-    if (want->class < AFI_CLASSES) match->classes[want->class].count--;
-    aqi_list_remove(&want->link);
+    if (posted->class < AFI_CLASSES) match->classes[posted->class].count--;
+    aqi_list_remove(&posted->link);
 }
 /* The receive for this message, which stays posted; NULL: none. */
-struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const void *source);
+struct afi_posted *afi_match_find(struct afi_match *match, uint64_t tag, const void *source);
 
-void afi_match_keep(struct afi_match *match, struct afi_stray *stray);
-void afi_match_drop(struct afi_stray *stray);
+void afi_match_keep(struct afi_match *match, struct afi_unexpected *unexpected);
+void afi_match_drop(struct afi_unexpected *unexpected);
 /* The first message for this receive, which is not removed; NULL: none. */
-struct afi_stray *afi_match_find_stray(struct afi_match *match, uint64_t tag, uint64_t ignore,
-                                       const void *source);
+struct afi_unexpected *afi_match_find_unexpected(struct afi_match *match, uint64_t tag,
+                                                 uint64_t ignore, const void *source);
 
 #endif

@@ -30,7 +30,7 @@ static bool receive_is_posted(const struct afi_rx *rx)
 static void receive_unpost(struct afi_rx *rx)
 {
     if (!receive_is_posted(rx)) return;
-    afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
+    afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->posted);
     aqi_list_remove(&rx->link);
     rx->rxq->posted_count--;
 }
@@ -45,7 +45,7 @@ static void receive_drop_arrival(struct afi_arrival *arrival)
 {
     if (arrival->message.spared)
         arrival->peer->ep->rxq->spared -= receive_bytes(&arrival->message) + AFI_COST;
-    afi_match_drop(&arrival->stray);
+    afi_match_drop(&arrival->unexpected);
     aqi_list_remove(&arrival->claimed);
     arrival->peer->kept--;
     free(arrival);
@@ -55,8 +55,9 @@ void afi_rxq_close(struct afi_rxq *rxq)
 {
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
         struct afi_match *match = &rxq->matches[i];
-        while (!aqi_list_is_empty(&match->strays))
-            receive_drop_arrival(AQI_OF(match->strays.next, struct afi_arrival, stray.all));
+        while (!aqi_list_is_empty(&match->unexpected))
+            receive_drop_arrival(
+                AQI_OF(match->unexpected.next, struct afi_arrival, unexpected.all));
     }
     while (!aqi_list_is_empty(&rxq->claimed))
         receive_drop_arrival(AQI_OF(rxq->claimed.next, struct afi_arrival, claimed));
@@ -212,8 +213,9 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
 {
     struct afi_arrival *arrival = malloc(sizeof(*arrival) + message->nbytes);
     if (arrival == NULL) abort(); /* the sender considers it delivered */
-    *arrival = (struct afi_arrival){
-        .stray = {.tag = message->tag, .source = peer->ident}, .peer = peer, .message = *message};
+    *arrival = (struct afi_arrival){.unexpected = {.tag = message->tag, .source = peer->ident},
+                                    .peer = peer,
+                                    .message = *message};
     arrival->message.bytes = arrival->bytes;
     peer->kept++;
     aqi_list_init(&arrival->claimed);
@@ -226,11 +228,11 @@ void afi_receive(struct afi_peer *peer, const struct afi_message *message)
 {
     struct afi_rxq *rxq = peer->ep->rxq;
     struct afi_match *match = &rxq->matches[message->tagged];
-    struct afi_want *want = afi_match_find(match, message->tag, peer->ident);
-    if (want != NULL)
-        receive_deliver(AQI_OF(want, struct afi_rx, want), peer, message);
+    struct afi_posted *posted = afi_match_find(match, message->tag, peer->ident);
+    if (posted != NULL)
+        receive_deliver(AQI_OF(posted, struct afi_rx, posted), peer, message);
     else
-        afi_match_keep(match, &receive_keep(peer, message)->stray);
+        afi_match_keep(match, &receive_keep(peer, message)->unexpected);
 }
 
 static void receive_deliver_arrival(struct afi_rx *rx, struct afi_arrival *arrival)
@@ -249,10 +251,10 @@ void afi_receive_peer_gone(struct afi_peer *peer, bool all)
     struct afi_rxq *rxq = peer->ep->rxq;
     struct aqi_node *next;
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
-        struct aqi_node *list = &rxq->matches[i].strays;
+        struct aqi_node *list = &rxq->matches[i].unexpected;
         for (struct aqi_node *at = list->next; at != list; at = next) {
             next = at->next;
-            receive_purge(AQI_OF(at, struct afi_arrival, stray.all), peer, all);
+            receive_purge(AQI_OF(at, struct afi_arrival, unexpected.all), peer, all);
         }
     }
     for (struct aqi_node *at = rxq->claimed.next; all && at != &rxq->claimed; at = next) {
@@ -267,9 +269,9 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
 {
     struct afi_rx *rx = aqi_pool_get(&afi.rx_pool);
     if (rx == NULL) return NULL;
-    rx->want.tag = request->tag;
-    rx->want.ignore = request->ignore;
-    rx->want.source = rx->source = request->source;
+    rx->posted.tag = request->tag;
+    rx->posted.ignore = request->ignore;
+    rx->posted.source = rx->source = request->source;
     if (rx->source != NULL) rx->source->users++; /* even if removed from the vector */
     aqi_list_init(&rx->link);
     rx->rxq = rxq;
@@ -316,9 +318,9 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
 {
     if ((request->flags & FI_CLAIM) != 0 && request->context == NULL) return -FI_EINVAL;
     afi_progress();
-    struct afi_stray *stray = afi_match_find_stray(&rxq->matches[request->tagged], request->tag,
-                                                   request->ignore, request->source);
-    if (stray == NULL) {
+    struct afi_unexpected *found = afi_match_find_unexpected(
+        &rxq->matches[request->tagged], request->tag, request->ignore, request->source);
+    if (found == NULL) {
         const struct fi_cq_err_entry entry = {.op_context = request->context,
                                               .flags =
                                                   FI_RECV | (request->tagged ? FI_TAGGED : FI_MSG),
@@ -328,12 +330,12 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
         if (request->cq != NULL) afi_cq_fail(request->cq, &entry, NULL);
         return 0;
     }
-    struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
+    struct afi_arrival *arrival = AQI_OF(found, struct afi_arrival, unexpected);
     receive_report_peek(request, arrival);
     if ((request->flags & FI_DISCARD) != 0) {
         receive_discard(arrival);
     } else if ((request->flags & FI_CLAIM) != 0) {
-        afi_match_drop(stray);
+        afi_match_drop(found);
         aqi_list_append(&rxq->claimed, &arrival->claimed);
         ((struct fi_context *)request->context)->internal[0] = arrival;
     }
@@ -373,23 +375,24 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
     if (AQI_UNLIKELY(rxq->posted_count >= AFI_FULL)) return -FI_EAGAIN;
     struct afi_match *match = &rxq->matches[request->tagged];
     struct afi_rx *rx = receive_new(rxq, request);
-    struct afi_stray *stray;
+    struct afi_unexpected *found;
     if (rx == NULL) return -FI_ENOMEM;
-    stray = afi_match_find_stray(match, request->tag, request->ignore, request->source);
-    if (stray != NULL && !rx->many) {
-        receive_deliver_arrival(rx, AQI_OF(stray, struct afi_arrival, stray));
+    found = afi_match_find_unexpected(match, request->tag, request->ignore, request->source);
+    if (found != NULL && !rx->many) {
+        receive_deliver_arrival(rx, AQI_OF(found, struct afi_arrival, unexpected));
         return 0;
     }
     aqi_list_append(&rxq->posted, &rx->link);
     rxq->posted_count++;
-    afi_match_post(match, &rx->want);
-    while (stray != NULL) {
-        struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
+    afi_match_post(match, &rx->posted);
+    while (found != NULL) {
+        struct afi_arrival *arrival = AQI_OF(found, struct afi_arrival, unexpected);
         size_t left = rx->len - rx->used;
         bool stays = left - aqi_min(left, arrival->message.len) >= rxq->least;
         receive_deliver_arrival(rx, arrival); /* frees the receive unless it stays posted */
-        stray = stays ? afi_match_find_stray(match, request->tag, request->ignore, request->source)
-                      : NULL;
+        found =
+            stays ? afi_match_find_unexpected(match, request->tag, request->ignore, request->source)
+                  : NULL;
     }
     return 0;
 }
@@ -404,7 +407,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr
         const struct fi_cq_err_entry entry = {.op_context = context,
                                               .flags = FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
                                                        (rx->many ? FI_MULTI_RECV : 0),
-                                              .tag = rx->want.tag,
+                                              .tag = rx->posted.tag,
                                               .err = FI_ECANCELED,
                                               .prov_errno = -FI_ECANCELED};
         afi_count(cntr, false);

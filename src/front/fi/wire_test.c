@@ -174,13 +174,13 @@ static void test_messages(void **state)
     struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
     (void)state;
     assert_true(takes(&head, data, OP_BYTES));
-    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].unexpected));
     assert_true(aqi_list_is_empty(&world.peer->notes));
     assert_false(takes(&head, data, OP_BYTES - 1));
     assert_false(takes(&head, data, OP_BYTES + 1));
     head.flags = AFI_TAGGED_FLAG | AFI_ACK_ARRIVED;
     assert_true(takes(&head, data, OP_BYTES));
-    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].unexpected));
     assert_false(aqi_list_is_empty(&world.peer->notes)); /* the answer */
     head.flags = AFI_REMOTE;
     head.pieces = 1;
@@ -349,9 +349,9 @@ static void test_brief_messages(void **state)
 {
     (void)state;
     assert_true(takes_brief(AFI_DATA_FLAG, sizeof(struct afi_brief)));
-    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].unexpected));
     assert_true(takes_brief(AFI_TAGGED_FLAG, sizeof(struct afi_brief) + 8));
-    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].unexpected));
     assert_false(takes_brief(0, sizeof(struct afi_brief) - 1));
     assert_false(takes_brief(AFI_ACK_ARRIVED, sizeof(struct afi_brief)));
     assert_false(takes_brief(AFI_ACK_DELIVERED, sizeof(struct afi_brief)));
