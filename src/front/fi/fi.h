@@ -453,8 +453,7 @@ struct afi_fetch {
     size_t at;    /* offset in a multi-receive buffer */
 };
 
-/* --- library.c: the copy of Aqueduct, the lock, progress
- * --------------------------------------- */
+/* --- library.c: the copy of Aqueduct, the lock, progress ------------------------------------- */
 
 struct afi {
     struct aqi_big_lock lock;
@@ -732,9 +731,6 @@ void afi_fetch_abort(const struct afi_peer *peer); /* fails those from a peer th
 /* receive.c */
 void afi_rxq_init(struct afi_rxq *rxq);
 void afi_rxq_close(struct afi_rxq *rxq);
-/* message.c: sends and receives, for endpoints and shared receive contexts */
-extern struct fi_ops_msg afi_msg_ops;
-extern struct fi_ops_tagged afi_tagged_ops;
 void afi_receive(struct afi_peer *peer, const struct afi_message *message);
 struct afi_receive_request {
     const struct iovec *iov;
@@ -750,7 +746,9 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr
 /* Drop the peer's unexpected messages: all, or those that can no longer be fetched. */
 void afi_receive_peer_gone(struct afi_peer *peer, bool all);
 
-/* rma.c, atomic.c */
+/* message.c, rma.c, atomic.c: the calls, for endpoints and shared receive contexts */
+extern struct fi_ops_msg afi_msg_ops;
+extern struct fi_ops_tagged afi_tagged_ops;
 extern struct fi_ops_rma afi_rma_ops;
 extern struct fi_ops_atomic afi_atomic_ops;
 int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
