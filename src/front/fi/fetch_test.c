@@ -48,7 +48,6 @@ static void child_run(void)
 
 static int open_world(void **state)
 {
-    (void)state;
     assert_int_equal(setenv("AQ_SHM_CMA", "no", 1), 0); /* a transfer takes several polls */
     assert_true(pipe(to_child) == 0 && pipe(to_parent) == 0);
     child = fork();
@@ -72,7 +71,6 @@ static void test_closing_while_the_peer_is_stopped(void **state)
 {
     struct side side;
     int status;
-    (void)state;
     side_open(&side);
     name_write(to_child[1], &side);
     name_read(to_parent[0], &side);
@@ -98,7 +96,6 @@ static void test_closing_while_the_peer_is_stopped(void **state)
 
 static void test_closing_while_messages_arrive(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) /* one to connect */
         assert_int_equal(fi_recv(to.ep, got[i], LEN, NULL, to.other, NULL), 0);
     assert_int_equal(fi_send(from.ep, sent, 1, NULL, from.other, NULL), 0);

@@ -20,7 +20,6 @@ static void test_order_of_posting(void **state)
     struct afi_match match;
     struct afi_posted any = {.tag = 5, .ignore = 0}, exact = {.tag = 5, .source = &sources[0]},
                       masked = {.tag = 0, .ignore = 7};
-    (void)state;
     afi_match_init(&match);
     afi_match_post(&match, &masked);
     afi_match_post(&match, &exact);
@@ -42,7 +41,6 @@ static void test_unexpected_in_order_of_arrival(void **state)
     struct afi_unexpected first = {.tag = 1, .source = &sources[0]},
                           second = {.tag = 1, .source = &sources[1]},
                           third = {.tag = 3, .source = &sources[0]};
-    (void)state;
     afi_match_init(&match);
     afi_match_keep(&match, &first);
     afi_match_keep(&match, &second);
@@ -67,7 +65,6 @@ static void test_at_random(void **state)
     static unsigned order[COUNT];
     unsigned posted = 0;
     struct afi_match match;
-    (void)state;
     srand(1);
     afi_match_init(&match);
     for (unsigned step = 0; step < STEPS; step++) {

@@ -37,7 +37,6 @@ static struct afi_name looked_up(const char *node)
 static void random_names(void **state)
 {
     const struct afi_name a = random_name(), b = random_name();
-    (void)state;
     assert_true(afi_name_same(&a, &a));
     assert_false(afi_name_same(&a, &b));
     assert_int_equal(afi_name_before(&a, &b), !afi_name_before(&b, &a));
@@ -49,7 +48,6 @@ static void services_of_two_hosts(void **state)
 {
     const struct afi_name a = service(1, "\xc0\0\2\1", "\xac\x11\0\1");
     const struct afi_name b = service(2, "\xc0\0\2\2", "\xac\x11\0\1");
-    (void)state;
     assert_false(afi_name_same(&a, &b));
     assert_int_equal(afi_name_before(&a, &b), !afi_name_before(&b, &a));
     assert_int_equal(afi_name_service(&a, sizeof(a)), PORT);
@@ -79,7 +77,6 @@ static void sequences(void **state)
         {"a long name of 9", 1, NULL},
     };
     char sum[16];
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         bool fits = afi_name_add(rows[i].text, rows[i].n, sum, sizeof(sum));
         assert_int_equal(fits, rows[i].sum != NULL);
@@ -92,7 +89,6 @@ static void services_looked_up(void **state)
     const struct afi_name a = service(1, "\xc0\0\2\1", "\xac\x11\0\1");
     const struct afi_name b = service(2, "\xc0\0\2\2", "\xac\x11\0\1");
     struct afi_name found = looked_up("192.0.2.1");
-    (void)state;
     assert_true(afi_name_is_valid(&found));
     assert_true(afi_name_same(&found, &a) && afi_name_same(&a, &found));
     assert_false(afi_name_same(&found, &b));
@@ -115,7 +111,6 @@ static void services_of_ipv6(void **state)
     const struct afi_name a = looked_up("2001:db8::1"), b = looked_up("2001:db8::2");
     char uri[64];
     struct afi_name self = random_name();
-    (void)state;
     self.transports = AFI_BY_UDP6;
     assert_true(afi_name_same(&a, &a));
     assert_false(afi_name_same(&a, &b));

@@ -7,7 +7,6 @@ static unsigned char memory[LEN], got[LEN];
 
 static int open_world(void **state)
 {
-    (void)state;
     sides_open();
     return 0;
 }
@@ -28,7 +27,6 @@ static aq_connection_event await_opened(const struct afi_peer *peer)
 static void test_early_request(void **state)
 {
     struct fid_mr *mr;
-    (void)state;
     memset(memory, 5, LEN);
     assert_int_equal(fi_mr_reg(world.domain, memory, LEN, FI_REMOTE_READ, 0, KEY, 0, &mr, NULL), 0);
     struct afi_peer *reader = side_peer(&from);

@@ -9,14 +9,12 @@
 
 static int open_world(void **state)
 {
-    (void)state;
     world_open();
     return 0;
 }
 
 static int begin(void **state)
 {
-    (void)state;
     world.peer->state = AFI_UP;
     world.peer->eager = 8192;
     world.peer->left = AFI_WINDOW / 2;
@@ -28,7 +26,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     world_disconnect();
     for (unsigned i = 0; i < OPS; i++)
         assert_null(afi.ops[i].op);
@@ -71,7 +68,6 @@ static const unsigned char data[OP_BYTES + 8] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 
 static void test_results(void **state)
 {
     struct afi_wire head = {.kind = AFI_BYTES};
-    (void)state;
     for (uint32_t i = 0; i < OPS; i++) {
         bool has_result = i == 1 || i == 2;
         head.op = HANDLE(i);
@@ -94,7 +90,6 @@ static void test_ends_of_operations(void **state)
 {
     struct afi_wire head = {.kind = AFI_DONE, .op = HANDLE(3)};
     struct fi_cq_err_entry error = {.err_data_size = 8}; /* left uninitialized by a program */
-    (void)state;
     assert_true(takes(&head, NULL, 0));
     assert_null(afi.ops[3].op);
     assert_null(world.cq->errors);
@@ -120,7 +115,6 @@ static void test_lists_of_pieces(void **state)
     struct afi_wire head = {.pieces = 2, .len = 12};
     const void *bytes = pieces;
     size_t one = sizeof(pieces[0]);
-    (void)state;
     assert_true(afi_wire_has_pieces(&head, bytes, 2 * one));
     assert_false(afi_wire_has_pieces(&head, bytes, one));
     assert_false(afi_wire_has_pieces(&head, bytes, 2 * one + 1));
@@ -149,7 +143,6 @@ static void test_grants(void **state)
 {
     struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
     struct afi_wire head = {.kind = AFI_GRANT, .pieces = 1};
-    (void)state;
     for (uint32_t i = 0; i < OPS; i++) {
         if (i == 1) continue; /* it would be fetched */
         head.op = HANDLE(i);
@@ -172,7 +165,6 @@ static void test_messages(void **state)
 {
     struct afi_wire head = {.kind = AFI_MESSAGE, .len = OP_BYTES};
     struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
-    (void)state;
     assert_true(takes(&head, data, OP_BYTES));
     assert_false(aqi_list_is_empty(&world.ep->own.matches[0].unexpected));
     assert_true(aqi_list_is_empty(&world.peer->notes));
@@ -211,7 +203,6 @@ static void test_writes(void **state)
 {
     struct access access = {.places = {{0, 5, KEY}, {100, 11, KEY}}, .bytes = {1, 2, 3, 4, 5, 6}};
     struct afi_wire head = {.kind = AFI_PUT, .len = 16, .op = 9};
-    (void)state;
     assert_true(accesses(&head, &access, 2, 16));
     assert_memory_equal(world.memory, access.bytes, 5);
     assert_int_equal(world.memory[5], 0);
@@ -243,7 +234,6 @@ static void test_places_outside(void **state)
                                               {MEMORY + 1, 16, KEY},  {UINT64_MAX - 7, 16, KEY},
                                               {0, 16, KEY + 1},       {UINT64_MAX - 15, 16, KEY}};
     struct access access = {.bytes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(places); i++) {
         struct afi_wire head = {.kind = AFI_PUT, .len = 16};
         access.places[0] = places[i];
@@ -262,7 +252,6 @@ static void test_reads(void **state)
 {
     struct access access = {.places = {{0, 16, KEY}}};
     struct afi_wire head = {.kind = AFI_GET, .len = 16};
-    (void)state;
     assert_true(accesses(&head, &access, 1, 0));
     assert_false(aqi_list_is_empty(&world.peer->notes));
     assert_false(accesses(&head, &access, 1, 1));
@@ -275,7 +264,6 @@ static void test_atomic_operations(void **state)
     struct access access = {.places = {{8, 16, KEY}}, .bytes = {1}};
     struct afi_wire head = {.kind = AFI_ATOMIC_REQUEST, .len = 16, .tag = FI_UINT64 | FI_SUM << 8};
     uint64_t sum;
-    (void)state;
     assert_true(accesses(&head, &access, 1, 16));
     memcpy(&sum, world.memory + 8, sizeof(sum));
     assert_int_equal(sum, 1);
@@ -307,7 +295,6 @@ static void test_atomic_operations(void **state)
 static void test_credits(void **state)
 {
     struct afi_wire head = {.kind = AFI_CREDIT, .credit = AFI_WINDOW / 2};
-    (void)state;
     assert_true(takes(&head, NULL, 0));
     assert_int_equal(world.peer->left, AFI_WINDOW);
     assert_false(takes(&head, data, 1));
@@ -320,7 +307,6 @@ static void test_credits(void **state)
 static void test_kinds(void **state)
 {
     struct afi_wire head = {.kind = AFI_NONE};
-    (void)state;
     assert_false(takes(&head, NULL, 0));
     head.kind = AFI_BRIEF + 1;
     assert_false(takes(&head, NULL, 0));
@@ -347,7 +333,6 @@ static bool takes_brief(uint8_t flags, size_t len)
 
 static void test_brief_messages(void **state)
 {
-    (void)state;
     assert_true(takes_brief(AFI_DATA_FLAG, sizeof(struct afi_brief)));
     assert_false(aqi_list_is_empty(&world.ep->own.matches[0].unexpected));
     assert_true(takes_brief(AFI_TAGGED_FLAG, sizeof(struct afi_brief) + 8));
@@ -376,7 +361,6 @@ static void test_leaving(void **state)
 {
     struct afi_wire leave = {.kind = AFI_LEAVE}, agree = {.kind = AFI_AGREE},
                     stay = {.kind = AFI_STAY};
-    (void)state;
     assert_true(takes(&leave, NULL, 0)); /* operations are under way: no */
     assert_false(takes(&leave, data, 1));
     assert_false(takes(&agree, NULL, 0));
@@ -393,7 +377,6 @@ static void test_window(void **state)
     static const unsigned char bytes[64];
     struct afi_wire head = {
         .kind = AFI_MESSAGE, .flags = AFI_TAGGED_FLAG, .tag = 77, .len = sizeof(bytes)};
-    (void)state;
     again();
     uint32_t kept = world.peer->kept, most = AFI_WINDOW / 64;
     for (uint32_t i = 0; i < most && world.peer->state == AFI_UP; i++)
@@ -419,7 +402,6 @@ static bool is_spared(size_t len)
 /* Short messages without a receive do so, until an endpoint has many of them. */
 static void test_unexpected_messages(void **state)
 {
-    (void)state;
     again();
     assert_true(is_spared(0));
     assert_true(is_spared(AFI_INJECT));
@@ -437,7 +419,6 @@ static void test_unexpected_messages(void **state)
 /* Credit is returned earlier to a peer that has little left, so that it does not wait for more. */
 static void test_little_credit(void **state)
 {
-    (void)state;
     for (unsigned little = 0; little < 2; little++) {
         again();
         world.peer->owed = AFI_WINDOW / 8 - AFI_COST;
@@ -451,7 +432,6 @@ static void test_little_credit(void **state)
 static void test_order(void **state)
 {
     struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
-    (void)state;
     again();
     uint32_t first = world.peer->received + 1, left = world.peer->left;
     send_as(first + 2, &head, NULL, 0);
@@ -480,7 +460,6 @@ static void test_order(void **state)
 static void test_early_messages(void **state)
 {
     struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
-    (void)state;
     again();
     uint32_t first = world.peer->received + 1, left = world.peer->left, calling = afi.calling;
     world.peer->state = AFI_CALLING;

@@ -94,7 +94,6 @@ static int stranger_at_busy(void)
 static void test_calls(void **state)
 {
     struct udp_call call = {.caller = {1}};
-    (void)state;
     busy_listen(); /* which wakes a thread that has nothing to do */
     int fd = stranger_at_busy();
     struct udp_call cookie = answered(fd, UDP_CALL_KNOCK, &call);
@@ -160,7 +159,6 @@ static bool is_heard(void)
 static void test_messages(void **state)
 {
     struct pollfd wakes;
-    (void)state;
     busy_listen();
     wakes = (struct pollfd){.fd = udp_rendezvous.wait_fd(busy.rendezvous), .events = POLLIN};
     busy_call();
@@ -177,7 +175,6 @@ static void test_messages(void **state)
 /* A caller that asks for signs of life gets them. */
 static void test_signs_of_life(void **state)
 {
-    (void)state;
     busy_listen();
     busy_call();
     go_on(has_parked, true);
@@ -198,7 +195,6 @@ static void test_call_of_ours(void **state)
     socklen_t len = sizeof(from);
     char uri[64];
     int fd = stranger_at("127.0.0.1", &at);
-    (void)state;
     snprintf(uri, sizeof(uri), "udp://127.0.0.1:%u", ntohs(at.v4.sin_port));
     assert_int_equal(udp_rendezvous.connect(busy.rendezvous, uri, &message, &world, &channel),
                      AQ_OK);
@@ -225,7 +221,6 @@ static void test_caller(void **state)
     const struct aqi_handshake message = {.bytes = "message", .len = 7};
     struct aqi_control_channel *channel;
     char uri[64];
-    (void)state;
     snprintf(uri, sizeof(uri), "udp://127.0.0.1:%u", ntohs(world.at.v4.sin_port));
     assert_int_equal(udp_rendezvous.connect(busy.rendezvous, uri, &message, &world, &channel),
                      AQ_OK);
@@ -257,7 +252,6 @@ static bool looks_and_has_parked(void)
 static void test_looks(void **state)
 {
     struct udp_call call = {.caller = {1}};
-    (void)state;
     busy_listen();
     udp_answer_close(busy.rendezvous);
     assert_false(udp_answer_look(busy.rendezvous));
@@ -285,7 +279,6 @@ static void test_pauses(void **state)
         uint64_t keepalive_ms, pause_ms;
     } rows[] = {{0, 1000},  {1, 10},      {80, 10},     {88, 11},
                 {800, 100}, {8000, 1000}, {8008, 1000}, {86400000, 1000}};
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         udp_config.keepalive_ns = rows[i].keepalive_ms * ms;
         uint64_t most = rows[i].pause_ms * ms;
@@ -301,7 +294,6 @@ static void test_pauses(void **state)
 /* The thread ends, whether it has something to watch or not. */
 static void test_ends(void **state)
 {
-    (void)state;
     udp_rendezvous.close(busy.rendezvous);
     busy.rendezvous = NULL;
     (void)world_teardown(state);
@@ -319,7 +311,6 @@ static void test_ends(void **state)
 static void test_child(void **state)
 {
     int status;
-    (void)state;
     busy_listen();
     pid_t child = fork();
     assert_true(child >= 0);

@@ -31,7 +31,6 @@ static void test_packets(void **state)
 {
     struct udp_call call, read;
     unsigned char bytes[sizeof(call) + 1] = {0};
-    (void)state;
     for (unsigned kind = 1; kind < UDP_CALL_KINDS; kind++) {
         call = sample((enum udp_call_kind)kind, &one);
         memcpy(bytes, &call, sizeof(call));
@@ -56,7 +55,6 @@ static void test_other_versions(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
     struct udp_call read;
-    (void)state;
     for (unsigned i = 0; i < 4 * UDP_CALL_KINDS; i++) {
         enum udp_call_kind kind = (enum udp_call_kind)(i / 4);
         struct udp_call call = sample(kind, &one), wanted = {0};
@@ -85,7 +83,6 @@ static void test_other_versions(void **state)
 static void test_proofs(void **state)
 {
     const struct udp_secret *const secrets[] = {&nothing, &one, &other};
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         for (unsigned j = 0; j < 3; j++) {
             struct udp_call call = sample(UDP_CALL_TAKEN, secrets[i]);
@@ -101,7 +98,6 @@ static void test_proofs(void **state)
 static void test_keys(void **state)
 {
     uint8_t a[UDP_CALL_BYTES] = {1}, b[UDP_CALL_BYTES] = {2}, key[6][AQI_MAC_BYTES];
-    (void)state;
     udp_secret_derive(mac, &one, "channel", a, b, key[0]);
     udp_secret_derive(mac, &one, "channel", b, a, key[1]);
     udp_secret_derive(mac, &one, "connection", a, b, key[2]);
@@ -121,7 +117,6 @@ static void test_secrets(void **state)
     struct udp_secret read, again;
     char setting[32];
     int pair[2], memory = memfd_create("secret", MFD_CLOEXEC);
-    (void)state;
     assert_int_equal(udp_secret_read("", mac, &read), AQ_OK);
     assert_false(read.is_set);
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
@@ -169,7 +164,6 @@ static void test_numbers_of_descriptors(void **state)
     static const char *const forms[] = {"fd:%lld", "fd:0%lld", "fd:000000000000000000000%lld"};
     struct udp_secret read;
     char setting[64];
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(forms); i++) {
         long long fd = secret_from(90, "sixteen bytes!!!");
         /* Not a number; and a number that is a descriptor only modulo 2^32. */
@@ -187,7 +181,6 @@ static void test_numbers_of_descriptors(void **state)
 /* The contents of a descriptor are kept, unless the setting is too long for that. */
 static void test_secrets_kept(void **state)
 {
-    (void)state;
     for (int len = 31; len <= 33; len++) {
         struct udp_secret read, again;
         char setting[64];
@@ -206,7 +199,6 @@ static void test_descriptors_that_fail(void **state)
     struct udp_secret read;
     char setting[32];
     int pair[2];
-    (void)state;
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     snprintf(setting, sizeof(setting), "fd:%d", pair[1]);
     assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
@@ -225,7 +217,6 @@ static void test_all_is_read(void **state)
     struct udp_secret read[3];
     char setting[32];
     int pair[2];
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         int fd = secret_from(90 + (int)i, "seventeen bytes!!");
         assert_int_equal(lseek(fd, 0, i == 0 ? SEEK_SET : SEEK_END), i == 0 ? 0 : 17);
@@ -249,7 +240,6 @@ static void test_without_an_input(void **state)
     struct udp_secret read;
     char setting[64];
     int input = fcntl(0, F_DUPFD_CLOEXEC, 3), memory = secret_from(90, "sixteen bytes!!!");
-    (void)state;
     assert_int_equal(fchmod(memory, 0600), 0);
     snprintf(setting, sizeof(setting), "file:/proc/self/fd/%d", memory);
     close(0);
@@ -271,7 +261,6 @@ static void test_secret_files(void **state)
                  {0600, 4096, AQ_ESETTING}, {0640, 16, AQ_EACCESS},    {0601, 16, AQ_EACCESS},
                  {0604, 16, AQ_EACCESS},    {0600, 10000, AQ_ESETTING}};
     struct udp_secret read, again;
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(files); i++) {
         char setting[64];
         /* A file without a name, so that nothing is left behind, however this ends. */
@@ -304,7 +293,6 @@ static void test_uris(void **state)
         "udp://u@h",  "udp://h:-1", "udp://[::1]x", "udp://h:000001", "UDP://host", "udp://a]"};
     struct udp_uri read;
     char longer[AQI_URI_MAX + 32] = "udp://";
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(good); i++) {
         assert_true(udp_uri_read(good[i].uri, &read));
         assert_string_equal(read.host, good[i].host);

@@ -5,7 +5,6 @@
 
 static void test_first_and_next(void **state)
 {
-    (void)state;
     channel_open(false);
     assert_int_equal(world.channel->state, UDP_CHANNEL_TAKEN);
     world.rendezvous->happened = 0;
@@ -33,7 +32,6 @@ static void test_first_and_next(void **state)
 /* For a caller every message is one of the channel, not a call. */
 static void test_at_a_caller(void **state)
 {
-    (void)state;
     world.rendezvous->secret = (struct udp_secret){{1}, true};
     channel_open(true);
     assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
@@ -60,7 +58,6 @@ static void test_at_a_caller(void **state)
 /* Messages that end within the head are ignored, whatever they contain. */
 static void test_short_heads(void **state)
 {
-    (void)state;
     channel_open_called();
     for (size_t len = 8; len <= sizeof(struct head); len++)
         for (unsigned kind = MESSAGE; kind <= END; kind++) {
@@ -76,7 +73,6 @@ static void test_short_heads(void **state)
 
 static void test_kinds(void **state)
 {
-    (void)state;
     for (unsigned first = 0; first < 2; first++) {
         channel_open(false);
         if (first == 0) say(MESSAGE, 1);
@@ -92,7 +88,6 @@ static void test_kinds(void **state)
 static void test_lengths(void **state)
 {
     static const size_t lengths[] = {0, 1, 1000, 2 * PACKET, LARGEST - 1, LARGEST};
-    (void)state;
     channel_open_called();
     char why[300];
     udp_rendezvous.unanswered(world.channel, why, sizeof(why));
@@ -112,7 +107,6 @@ static void test_lengths(void **state)
 
 static void test_repeated_packets(void **state)
 {
-    (void)state;
     world.copies = 3;
     channel_open_called();
     for (unsigned i = 1; i < 8; i++) {
@@ -126,7 +120,6 @@ static void test_repeated_packets(void **state)
 
 static void test_its_end(void **state)
 {
-    (void)state;
     channel_open_called();
     say_only(MESSAGE, sizeof(struct head), 9);
     say_only(END, sizeof(struct head), 9);
@@ -159,7 +152,6 @@ static void test_its_end(void **state)
 static void test_end_of_a_call(void **state)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
-    (void)state;
     channel_open(false);
     say(END, 0);
     assert_int_equal(world.calls + world.ends, 0);
@@ -172,7 +164,6 @@ static void test_end_of_a_call(void **state)
 
 static void test_refused_call(void **state)
 {
-    (void)state;
     world.refuse = true;
     channel_open(false);
     say_only(MESSAGE, sizeof(struct head), 1);
@@ -192,7 +183,6 @@ static void test_refused_call(void **state)
 static void test_other_keys(void **state)
 {
     static const struct udp_secret one = {{1}, true};
-    (void)state;
     channel_open(false);
     for (unsigned i = 0; i < 2; i++) {
         peer_open(i == 0 ? &world.rendezvous->secret : &one, i == 0 ? 'L' : 'l', 2);
@@ -209,7 +199,6 @@ static void test_altered_packets(void **state)
 {
     static struct copy good;
     alignas(16) unsigned char bytes[PACKET];
-    (void)state;
     channel_open_called();
     say_only(MESSAGE, sizeof(struct head), 2);
     (void)aqi_dgram_progress(world.peer, true, world.rendezvous->now);
@@ -232,7 +221,6 @@ static void test_altered_packets(void **state)
 /* Another process has taken the address of the other side. */
 static void test_another_process(void **state)
 {
-    (void)state;
     channel_open_called();
     peer_open(&world.rendezvous->secret, 'l', 2);
     say(MESSAGE, 1);
@@ -255,7 +243,6 @@ static void refuse_after(uint64_t ns)
 
 static void test_refusals(void **state)
 {
-    (void)state;
     channel_open_called();
     for (unsigned i = 1; i < REFUSALS; i++)
         refuse_after(APART * MS);
@@ -278,7 +265,6 @@ static void test_refusals(void **state)
 /* Something that arrives while the program makes no call counts, too. */
 static void test_refusals_and_answers(void **state)
 {
-    (void)state;
     channel_open_called();
     for (unsigned i = 1; i < REFUSALS; i++)
         refuse_after(APART * MS);
@@ -309,7 +295,6 @@ static void forge(bool answers)
 /* Any host can send a packet, so that is no sign of life. */
 static void test_refusals_and_forged_packets(void **state)
 {
-    (void)state;
     for (unsigned answers = 0; answers < 2; answers++) {
         channel_open_called();
         for (unsigned i = 1; i < REFUSALS; i++)
@@ -324,7 +309,6 @@ static void test_refusals_and_forged_packets(void **state)
 
 static void test_silence_and_forged_packets(void **state)
 {
-    (void)state;
     udp_config.keepalive_ns = 2 * SECOND;
     for (unsigned answers = 0; answers < 2; answers++) {
         channel_open_called();
@@ -348,7 +332,6 @@ static void test_silence_and_forged_packets(void **state)
 /* The other side is gone when it has owed an acknowledgement for longer than AQ_UDP_KEEPALIVE. */
 static void test_silence(void **state)
 {
-    (void)state;
     udp_config.keepalive_ns = 2 * SECOND;
     channel_open_called();
     world.deaf = true;
@@ -370,7 +353,6 @@ static void test_silence(void **state)
 
 static void test_silence_that_may_last(void **state)
 {
-    (void)state;
     channel_open_called();
     world.deaf = true;
     assert_int_equal(write_to_peer(1), AQ_OK);
@@ -389,7 +371,6 @@ static void test_pings(void **state)
 {
     static const uint64_t keepalives[] = {0, SECOND, PINGS * SECOND, 100 * SECOND};
     static const uint64_t pauses[] = {SECOND, SECOND / PINGS, SECOND, SECOND};
-    (void)state;
     channel_open(false);
     run(SECOND); /* a caller that has sent no message is not pinged */
     assert_int_equal(world.heard[PING], 0);
@@ -413,7 +394,6 @@ static void test_pings(void **state)
 /* A caller that sends no message for too long is dropped, and not announced. */
 static void test_callers_that_say_nothing(void **state)
 {
-    (void)state;
     channel_open(false);
     say(PING, 0);
     world.rendezvous->now = world.channel->until - 1;
@@ -431,7 +411,6 @@ static void test_callers_that_say_nothing(void **state)
 
 static void test_messages_that_wait(void **state)
 {
-    (void)state;
     channel_open_called();
     world.deaf = true;
     for (unsigned i = 0; i < WAITING; i++)
@@ -448,7 +427,6 @@ static void test_messages_that_wait(void **state)
 /* A peer that makes no calls for a second has not acknowledged a PING when this process ends. */
 static void test_message_beside_a_ping(void **state)
 {
-    (void)state;
     channel_open_called();
     run(SECOND / 2);
     world.rendezvous->now = world.channel->ping_at;
@@ -470,7 +448,6 @@ static void test_message_beside_a_ping(void **state)
 /* It is done when everything was sent and acknowledged, or after a time. */
 static void test_farewell(void **state)
 {
-    (void)state;
     channel_open_called();
     assert_false(udp_channel_done(world.channel));
     world.deaf = true;
@@ -494,7 +471,6 @@ static void test_farewell(void **state)
  */
 static void test_leaving(void **state)
 {
-    (void)state;
     for (unsigned closed = 0; closed < 2; closed++) {
         channel_open_called();
         run(SECOND / 2);
@@ -514,7 +490,6 @@ static void test_leaving(void **state)
 /* A PING that was not answered for two seconds will not be. */
 static void test_leaving_who_is_silent(void **state)
 {
-    (void)state;
     for (unsigned seconds = 2; seconds <= 4; seconds += 2) {
         channel_open_called();
         run(SECOND / 2);
@@ -530,7 +505,6 @@ static void test_leaving_who_is_silent(void **state)
 
 static void test_leaving_who_answers(void **state)
 {
-    (void)state;
     channel_open_called();
     run(SECOND / 2);
     world.deaf = true;
@@ -553,7 +527,6 @@ static void test_leaving_who_answers(void **state)
 
 static void test_farewell_to_who_is_gone(void **state)
 {
-    (void)state;
     channel_open_called();
     world.deaf = true;
     udp_channel_close(world.channel);
@@ -569,7 +542,6 @@ static void test_farewell_to_who_is_gone(void **state)
 /* Any host can forge reports: fewer than end a channel do not end its farewell, at any time. */
 static void test_farewell_and_forged_reports(void **state)
 {
-    (void)state;
     for (unsigned before = 0; before < REFUSALS; before++) {
         channel_open_called();
         world.deaf = true; /* the first END is lost */
@@ -591,7 +563,6 @@ static void test_farewell_and_forged_reports(void **state)
 /* Messages that arrive while the program makes no call wait for its next one. */
 static void test_parked(void **state)
 {
-    (void)state;
     channel_open_called();
     world.answers = true;
     say(MESSAGE, 3);

@@ -30,7 +30,6 @@ static void test_whole(void **state)
 {
     unsigned char bytes[WHOLE + 1] = {0};
     struct udp_group_head head, untouched;
-    (void)state;
     sample(bytes);
     memset(&head, 0xa5, sizeof(head));
     untouched = head;
@@ -57,7 +56,6 @@ static void test_altered(void **state)
 {
     unsigned char bytes[WHOLE];
     struct udp_group_head head;
-    (void)state;
     sample(bytes);
     for (size_t i = 0; i < WHOLE; i++) {
         bytes[i] ^= 0x10;
@@ -74,7 +72,6 @@ static void test_versions(void **state)
     unsigned char bytes[WHOLE];
     struct udp_group_head head;
     char why[200];
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         const size_t at = i == 0 ? offsetof(struct udp_group_head, version)
                                  : offsetof(struct udp_group_head, messages);
@@ -102,7 +99,6 @@ static void test_names(void **state)
         {.v6 = {.sin6_family = AF_INET6, .sin6_port = 1, .sin6_addr.s6_addr = {[15] = 1}}},
         {.v6 = {.sin6_family = AF_INET6, .sin6_port = 1, .sin6_addr.s6_addr = {[15] = 2}}}};
     uint8_t names[AQI_COUNT_OF(groups)][2 * UDP_CALL_BYTES];
-    (void)state;
     const uint8_t first[sizeof(names[0])] = {[0] = 1, [UDP_CALL_BYTES] = 1};
     for (size_t i = 0; i < AQI_COUNT_OF(groups); i++) {
         memset(names[i], 0xa5, sizeof(names[i]));
@@ -116,7 +112,6 @@ static void test_names(void **state)
 static void test_repeats(void **state)
 {
     static struct udp_group_seen seen;
-    (void)state;
     assert_false(udp_group_is_new(&seen, 1, 0));
     assert_true(udp_group_is_new(&seen, 1, 1));
     assert_false(udp_group_is_new(&seen, 1, 1));
@@ -145,7 +140,6 @@ static void test_repeats(void **state)
 static void test_many_senders(void **state)
 {
     static struct udp_group_seen seen;
-    (void)state;
     for (uint64_t sender = 0; sender < UDP_GROUP_SENDERS; sender++)
         assert_true(udp_group_is_new(&seen, sender, 1));
     assert_true(udp_group_is_new(&seen, 0, 2));

@@ -19,7 +19,6 @@ static struct {
 
 static void on_interface(void *arg, void *listener_user, aq_status status)
 {
-    (void)arg;
     reported.user = listener_user;
     reported.status = status;
     reported.count++;
@@ -87,7 +86,6 @@ static void await_running(struct aqi_listener *listener)
 static void test_down_and_up(void **state)
 {
     int user;
-    (void)state;
     struct aqi_listener *listener = listen_at("udp://10.7.0.1:0", &user);
     await_running(listener);
     ip("link set one down");
@@ -113,7 +111,6 @@ static void test_down_and_up(void **state)
 static void test_several(void **state)
 {
     int all, own;
-    (void)state;
     struct aqi_listener *listener = listen_at("udp://10.7.0.1:0", &own);
     await_running(listener);
     struct aqi_listener *every = listen_at("udp://0.0.0.0:0", &all);
@@ -141,7 +138,6 @@ static void test_several(void **state)
 /* The first listener opens the socket, the last one closes it. */
 static void test_descriptors(void **state)
 {
-    (void)state;
     assert_true(world.rendezvous->hears_changes);
     unsigned before = descriptors();
     udp_rendezvous.unlisten(world.rendezvous, listen_at("udp://127.0.0.1:0", NULL));
@@ -157,7 +153,6 @@ static void test_descriptors(void **state)
 static void test_not_to_be_heard(void **state)
 {
     struct rlimit before, few;
-    (void)state;
     udp_rendezvous.unlisten(world.rendezvous, world.listener);
     int next = dup(0);
     assert_true(next >= 0);
@@ -178,7 +173,6 @@ static void test_closed_by_the_program(void **state)
 {
     struct pollfd watch = {.fd = world.rendezvous->epoll, .events = POLLIN};
     int user, ends[2];
-    (void)state;
     struct aqi_listener *listener = listen_at("udp://10.7.0.1:0", &user);
     await_running(listener);
     int held = dup(world.rendezvous->changes.fd), fd = world.rendezvous->changes.fd;

@@ -75,7 +75,6 @@ static void test_nonsense_at_a_caller(void **state)
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK), bad;
     unsigned char bytes[4000] = {0};
-    (void)state;
     memset(call.cookie, 7, sizeof(call.cookie));
     for (size_t i = 0; i < AQI_COUNT_OF(ends); i++) {
         seal(ends[i], &call);
@@ -116,7 +115,6 @@ static void test_answers_of_strangers(void **state)
     union aqi_sockaddr at;
     socklen_t len = sizeof(at);
     int liar = stranger_at("127.0.0.1", &at);
-    (void)state;
     assert_int_equal(getsockname(world.channel->end.fd, &at.any, &len), 0);
     seal(UDP_CALL_DENIED, &call);
     assert_int_equal(sendto(liar, &call, sizeof(call), 0, &at.any, len), sizeof(call));
@@ -129,7 +127,6 @@ static void test_answers_of_strangers(void **state)
 static void ignore(void *arg, enum aqi_dgram_channel lane, const struct aqi_dgram_addr *from,
                    unsigned char *packet, size_t len, uint64_t waited)
 {
-    (void)arg, (void)lane, (void)from, (void)packet, (void)len, (void)waited;
     fail();
 }
 
@@ -139,7 +136,6 @@ static void test_taken_socket(void **state)
     static struct capture capture;
     int fd = listener_of_a_call(), none = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct aqi_port *port = world.channel->port;
-    (void)state;
     assert_true(none >= 0);
     assert_int_equal(dup2(none, world.channel->end.fd), world.channel->end.fd);
     capture_start(&capture);
@@ -157,7 +153,6 @@ static void test_answers_of_other_versions(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
     static const char *const names[] = {"\"call\"", "\"udp\""};
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(names); i++) {
         int fd = listener_of_a_call();
         struct udp_call call = heard(fd, UDP_CALL_KNOCK);
@@ -191,7 +186,6 @@ static void test_denied_call(void **state)
 {
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK);
-    (void)state;
     say(fd, UDP_CALL_DENIED, &call);
     assert_int_equal(world.ends, 1);
     assert_int_equal(world.end, AQ_EACCESS);
@@ -214,7 +208,6 @@ static void test_busy_listener(void **state)
 {
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK), said;
-    (void)state;
     memset(call.cookie, 7, sizeof(call.cookie));
     say(fd, UDP_CALL_COOKIE, &call);
     said = heard(fd, UDP_CALL_CALL);
@@ -242,7 +235,6 @@ static void test_closed_call(void **state)
     static const uint8_t zeros[UDP_CALL_BYTES];
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK);
-    (void)state;
     memset(call.cookie, 7, sizeof(call.cookie));
     seal(UDP_CALL_COOKIE, &call);
     assert_int_equal(send(fd, &call, sizeof(call), 0), sizeof(call));
@@ -265,7 +257,6 @@ static void test_cookies_at_a_caller(void **state)
 {
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK), said;
-    (void)state;
     for (uint8_t i = 1; i < 4; i++) {
         memset(call.cookie, i, sizeof(call.cookie));
         world.channel->due = UINT64_MAX;
@@ -289,7 +280,6 @@ static void test_tries_of_a_caller(void **state)
     int fd = listener_of_a_call();
     struct udp_call call = heard(fd, UDP_CALL_KNOCK);
     uint64_t now = world.rendezvous->now;
-    (void)state;
     assert_int_equal(world.channel->due, now + first);
     memset(world.channel->call.cookie, 7, UDP_CALL_BYTES);
     world.channel->tries = 0;
@@ -311,7 +301,6 @@ static void test_tries_of_a_caller(void **state)
 static void test_proofs_of_listeners(void **state)
 {
     static const struct udp_secret one = {{1}, true}, other = {{2}, true};
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         world.rendezvous->secret = i == 0 ? one : (struct udp_secret){0};
         int fd = listener_of_a_call();
@@ -336,7 +325,6 @@ static void test_taken(void **state)
     socklen_t len = sizeof(to);
     int end = stranger_at("127.0.0.1", &at);
     unsigned char packet[2048];
-    (void)state;
     call.port = at.v4.sin_port;
     memset(call.listener, 9, sizeof(call.listener));
     say(fd, UDP_CALL_TAKEN, &call);
@@ -361,7 +349,6 @@ static void test_taken(void **state)
 /* Calls to two addresses of a host: the first one's cookie is not sent to the second. */
 static void test_nobody_listens(void **state)
 {
-    (void)state;
     for (unsigned second = 0; second < 2; second++) {
         union aqi_sockaddr at;
         int fd = listener_of_a_call(), other_fd = stranger_at("127.0.0.1", &at);
@@ -400,7 +387,6 @@ static void test_held_channel(void **state)
     int fd = listener_of_a_call();
     union aqi_sockaddr at;
     socklen_t len = sizeof(at);
-    (void)state;
     (void)heard(fd, UDP_CALL_KNOCK);
     int held = dup(world.channel->end.fd);
     assert_int_equal(getsockname(held, &at.any, &len), 0);
@@ -417,7 +403,6 @@ static void test_held_former_socket(void **state)
     int fd = listener_of_a_call(), held = dup(world.channel->end.fd);
     union aqi_sockaddr at;
     socklen_t len = sizeof(at);
-    (void)state;
     (void)heard(fd, UDP_CALL_KNOCK);
     assert_int_equal(getsockname(held, &at.any, &len), 0);
     int next = stranger("127.0.0.1");

@@ -82,7 +82,6 @@ static void test_lengths_at_a_listener(void **state)
     struct udp_call call = anybody();
     static const size_t lengths[] = {0, 1, 8, sizeof(call) - 1, sizeof(call) + 1, 1472, 2048};
     int fd = stranger("127.0.0.1");
-    (void)state;
     seal(UDP_CALL_KNOCK, &call);
     memcpy(bytes, &call, sizeof(call));
     for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++)
@@ -108,7 +107,6 @@ static void test_nonsense_at_a_listener(void **state)
                                                  255};
     struct udp_call call = anybody(), bad;
     int fd = stranger("127.0.0.1");
-    (void)state;
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     for (size_t i = 0; i < AQI_COUNT_OF(answers); i++) {
         seal(answers[i], &call);
@@ -139,7 +137,6 @@ static void test_other_versions(void **state)
     static const uint8_t zeros[AQI_MAC_BYTES];
     struct udp_call call = anybody(), said;
     int fd = stranger("127.0.0.1");
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct iovec checked = {&call, offsetof(struct udp_call, check)};
         seal(UDP_CALL_KNOCK, &call);
@@ -162,7 +159,6 @@ static void test_flood(void **state)
     enum { MANY = BATCH + 1 };
     unsigned left = MANY;
     int fd = stranger("127.0.0.1");
-    (void)state;
     world.rendezvous->happened = 0;
     for (unsigned i = 0; i < MANY; i++)
         assert_int_equal(send(fd, "", 0, 0), 0);
@@ -184,7 +180,6 @@ static void test_taken_socket(void **state)
     static struct capture capture;
     int fd = ((struct udp_end *)world.listener)->fd, kept = dup(fd);
     int none = open("/dev/null", O_RDWR | O_CLOEXEC);
-    (void)state;
     assert_true(kept >= 0 && none >= 0);
     assert_int_equal(dup2(none, fd), fd);
     capture_start(&capture);
@@ -208,7 +203,6 @@ static void test_cookies_of_others(void **state)
 {
     struct udp_call call = anybody(), another = anybody();
     int fd = stranger("127.0.0.1"), neighbor = stranger("127.0.0.1"), far = stranger("127.0.0.2");
-    (void)state;
     seal(UDP_CALL_CALL, &call); /* without a cookie */
     hear_nonsense(fd, &call, sizeof(call));
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
@@ -234,7 +228,6 @@ static void test_old_cookies(void **state)
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
     const uint64_t period = 1ull << PERIOD_SHIFT;
-    (void)state;
     world.rendezvous->now = 1000 * period;
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     seal(UDP_CALL_CALL, &call);
@@ -263,7 +256,6 @@ static void test_repeated_calls(void **state)
 {
     struct udp_call call = anybody(), next = anybody();
     int fd = stranger("127.0.0.1");
-    (void)state;
     union aqi_sockaddr own;
     socklen_t len = sizeof(own);
     struct udp_call taken = called(fd, &call);
@@ -290,7 +282,6 @@ static void test_secrets_of_callers(void **state)
     static const struct udp_secret nothing;
     const struct udp_secret *const secrets[] = {&nothing, &one, &other};
     int fd = stranger("127.0.0.1");
-    (void)state;
     for (unsigned i = 0; i < 9; i++) {
         const struct udp_secret *ours = secrets[i / 3], *theirs = secrets[i % 3];
         struct udp_call call = anybody();
@@ -317,7 +308,6 @@ static void test_room_of_an_address(void **state)
     static const uint8_t zeros[UDP_CALL_BYTES];
     int fds[2] = {stranger("127.0.0.1"), stranger("127.0.0.1")}, far = stranger("127.0.0.2");
     struct udp_call last = {0}, call;
-    (void)state;
     assert_non_null(udp_channel_new(world.rendezvous, true));
     for (unsigned i = 0; i < EACH; i++) {
         last = anybody();
@@ -355,7 +345,6 @@ static void test_room_in_all(void **state)
 {
     struct udp_call call;
     char ip[16];
-    (void)state;
     for (unsigned i = 0; i < ALL / EACH; i++) {
         snprintf(ip, sizeof(ip), "127.0.0.%u", i + 1);
         int fd = stranger(ip);
@@ -382,7 +371,6 @@ static void test_callers_that_say_nothing(void **state)
     const uint64_t patience = 5000000000;
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
-    (void)state;
     world.rendezvous->now = 1000 * patience;
     assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
     struct aqi_control_channel *channel = world.rendezvous->channels;
@@ -406,7 +394,6 @@ static void test_timer_during_progress(void **state)
 {
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
-    (void)state;
     udp_config.keepalive_ns = 400000000; /* a turn every eighth of it */
     assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
     (void)udp_rendezvous.progress(world.rendezvous);
@@ -421,7 +408,6 @@ static void test_calls_when_a_listener_ends(void **state)
 {
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
-    (void)state;
     assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
     udp_rendezvous.unlisten(world.rendezvous, world.listener);
     assert_null(world.rendezvous->listeners);
@@ -438,7 +424,6 @@ static void test_ipv6(void **state)
     char uri[AQI_URI_MAX];
     struct udp_call call = anybody();
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    (void)state;
     at.v6.sin6_addr = in6addr_loopback;
     if (fd < 0 || bind(fd, &at.any, sizeof(at.v6)) != 0) skip(); /* this host has no IPv6 */
     assert_int_equal(
@@ -463,7 +448,6 @@ static void test_ipv6(void **state)
 static void test_held_listener(void **state)
 {
     int held = dup(((struct udp_end *)world.listener)->fd), fd = stranger("127.0.0.1");
-    (void)state;
     udp_rendezvous.unlisten(world.rendezvous, world.listener);
     expect_unwatched(fd, &world.at, held);
     close(fd);

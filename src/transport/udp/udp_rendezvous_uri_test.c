@@ -46,7 +46,6 @@ static void test_names_of_listeners(void **state)
                                       "udp://0.0.0.0:0"};
     char uri[AQI_URI_MAX];
     unsigned port;
-    (void)state;
     assert_int_equal(listens("udp://127.0.0.2:0", uri), AQ_OK);
     assert_int_equal(sscanf(uri, "udp://127.0.0.2:%u", &port), 1);
     for (unsigned i = 0; i < AQI_COUNT_OF(all); i++) {
@@ -71,7 +70,6 @@ static void test_places_that_are_none(void **state)
                                 "udp://a/b",
                                 "udp://203.0.113.1:0" /* another host's */,
                                 "udp://7:0" /* 0.0.0.7 */};
-    (void)state;
     snprintf(taken, sizeof(taken), "udp://127.0.0.1:%u", ntohs(world.at.v4.sin_port));
     assert_int_equal(listens(taken, uri), AQ_ESTATE);
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
@@ -94,7 +92,6 @@ static void test_no_descriptors(void **state)
     struct rlimit before, none;
     struct aqi_listener *listener;
     char uri[AQI_URI_MAX];
-    (void)state;
     int next = dup(0);
     assert_true(next >= 0);
     close(next);
@@ -129,7 +126,6 @@ static aq_status opens(rlim_t most)
 static void test_descriptors_to_open(void **state)
 {
     unsigned before = descriptors();
-    (void)state;
     int next = dup(0);
     assert_true(next >= 0);
     close(next);
@@ -154,7 +150,6 @@ static void test_secrets(void **state)
     struct aqi_rendezvous *other;
     char setting[32];
     int ends[2];
-    (void)state;
     assert_int_equal(udp_rendezvous.open(&hooks, &other), AQ_OK);
     assert_memory_not_equal(other->cookies, world.rendezvous->cookies, sizeof(other->cookies));
     assert_false(udp_rendezvous.knows_writers(other));
@@ -178,7 +173,6 @@ static void test_nothing_to_watch_with(void **state)
     const struct aqi_handshake message = {.bytes = "message", .len = 7};
     unsigned before = descriptors();
     int epoll = world.rendezvous->epoll;
-    (void)state;
     world.rendezvous->epoll = -1;
     aq_status st = udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message, &world,
                                           &world.channel);
@@ -211,7 +205,6 @@ static void test_places_that_cannot_be_called(void **state)
     static const char *const rows[] = {"shm://a",           "udp://",
                                        "udp://:5",          "udp://127.0.0.1",
                                        "udp://127.0.0.1:0", "udp://127.0.0.1:70000"};
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         assert_int_equal(call_to(rows[i]), AQ_EINVAL);
         assert_non_null(strstr(aq_error_message(), "is not an address of udp"));
@@ -229,7 +222,6 @@ static void test_numbers_of_calls(void **state)
     union aqi_sockaddr at;
     char uri[64];
     int fd = stranger_at("127.0.0.1", &at);
-    (void)state;
     snprintf(uri, sizeof(uri), "udp://127.0.0.1:%u", ntohs(at.v4.sin_port));
     for (unsigned i = 0; i < AQI_COUNT_OF(calls); i++) {
         assert_int_equal(
@@ -266,7 +258,6 @@ static void test_descriptor_0(void **state)
     char uri[AQI_URI_MAX];
     unsigned port;
     int kept = -1, fd = stranger("127.0.0.1");
-    (void)state;
     free_0(&kept);
     udp_config.interface = "x"; /* only found to be wrong when there is a socket */
     assert_true(udp_rendezvous.listen(world.rendezvous, NULL, &world, &listener, uri) < 0);
@@ -332,7 +323,6 @@ static void test_rounds(void **state)
 {
     unsigned (*const rounds[])(void) = {hear_all, progress};
     int fd = stranger("127.0.0.1");
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(rounds); i++) {
         unsigned most = 0;
         while (most < BATCH) { /* until all of them have arrived before the round begins */
@@ -357,7 +347,6 @@ static void test_both_families(void **state)
     union aqi_sockaddr at, to = world.at;
     socklen_t len = sizeof(at);
     char uri[AQI_URI_MAX];
-    (void)state;
     udp_config.interface = "lo";
     if (udp_rendezvous.listen(world.rendezvous, "udp://[::]:0", &world, &listener, uri) != AQ_OK)
         skip(); /* this host has no IPv6 */

@@ -20,7 +20,6 @@ static struct {
 static aq_status told_lookup(void *host, const struct aqi_tp *tp, uint32_t id, void *addr,
                              size_t *len)
 {
-    (void)host, (void)tp;
     assert_int_equal(id, 3);
     assert_true(*len >= sizeof(told.addr));
     memcpy(addr, &told.addr, sizeof(told.addr));
@@ -68,7 +67,6 @@ static void what_makes_no_sense_is_refused(void **state)
     struct udp_tp udp = told_open(&port, false);
     struct udp_job_addr read;
     struct aqi_dgram_addr at;
-    (void)state;
     for (unsigned count = 0; count <= AQI_DGRAM_WAYS + 1; count++) {
         bool good = count >= 1 && count <= AQI_DGRAM_WAYS;
         told_fill(count);
@@ -107,7 +105,6 @@ static void ways_have_a_route(void **state)
     struct aqi_port port;
     struct udp_tp udp = told_open(&port, false);
     struct aqi_dgram_addr to, own;
-    (void)state;
     told_fill(3);
     told.addr.at[0] = told_at("::1");
     told.addr.at[1] = told_at("127.0.0.2");
@@ -132,7 +129,6 @@ static void own_address_is_the_kernels(void **state)
     struct udp_tp udp = told_open(&port, true);
     struct aqi_dgram_addr to, own, wanted = told_at("127.0.0.1");
     size_t len = 0;
-    (void)state;
     port.address = told_at("127.0.0.7");
     told_fill(1);
     assert_true(udp_hook_way(&udp, 3, 0, &to, &own));
