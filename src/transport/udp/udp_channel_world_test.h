@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
+#include "transport/udp/udp_mac_test.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

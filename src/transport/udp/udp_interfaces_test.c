@@ -203,10 +203,7 @@ int main(void)
         INTERFACES_TEST(test_descriptors),           INTERFACES_TEST(test_not_to_be_heard),
         INTERFACES_TEST(test_closed_by_the_program),
     };
-    if (aqi_mac_missing() != NULL) {
-        printf("skipped: %s\n", aqi_mac_missing());
-        return 77;
-    }
+    if (mac_is_missing()) return 77;
     if (!leave() || system("ip link >/dev/null 2>&1") != 0) {
         puts("skipped: no network namespace can be made here: root and ip are needed");
         return 77;

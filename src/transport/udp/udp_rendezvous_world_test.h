@@ -9,6 +9,7 @@
 #include "base/timer.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
+#include "transport/udp/udp_mac_test.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
