@@ -39,32 +39,28 @@ static bool name_get_host(uint8_t host[AFI_ID])
     return true;
 }
 
-static void name_add_ranked(struct afi_name *name, const struct ifaddrs *all,
-                            enum aqi_interface_rank rank)
+/* Add an address if there is room: all that fit of IPv4, or one of IPv6. */
+static void name_add_ip(struct afi_name *name, const struct sockaddr *ip)
 {
-    for (const struct ifaddrs *at = all; at != NULL && name->count < AFI_ADDRESSES;
-         at = at->ifa_next) {
-        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET ||
-            aqi_interface_rank(at->ifa_name, at->ifa_flags) != rank)
-            continue;
-        const struct sockaddr_in *in = (const void *)at->ifa_addr;
+    if (ip->sa_family == AF_INET && name->count < AFI_ADDRESSES) {
+        const struct sockaddr_in *in = (const void *)ip;
         memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
         name->transports = AFI_BY_UDP;
-    }
-}
-
-static void name_add_six(struct afi_name *name, const struct ifaddrs *all,
-                         enum aqi_interface_rank rank)
-{
-    for (const struct ifaddrs *at = all; at != NULL && name->count == 0; at = at->ifa_next) {
-        if (aqi_sockaddr_rank(at->ifa_addr) != 1 ||
-            aqi_interface_rank(at->ifa_name, at->ifa_flags) != rank)
-            continue;
-        const struct sockaddr_in6 *six = (const void *)at->ifa_addr;
+    } else if (ip->sa_family == AF_INET6 && name->count == 0) {
+        const struct sockaddr_in6 *six = (const void *)ip;
         memcpy(name->address, &six->sin6_addr, sizeof(six->sin6_addr));
         name->count = 1;
         name->transports = AFI_BY_UDP6;
     }
+}
+
+static void name_add_interfaces(struct afi_name *name, const struct ifaddrs *all, int family,
+                                enum aqi_interface_rank rank)
+{
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next)
+        if (aqi_sockaddr_rank(at->ifa_addr) != 0 && at->ifa_addr->sa_family == family &&
+            aqi_interface_rank(at->ifa_name, at->ifa_flags) == rank)
+            name_add_ip(name, at->ifa_addr);
 }
 
 /*
@@ -75,12 +71,12 @@ static void name_find_addresses(struct afi_name *name)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return;
-    name_add_ranked(name, all, AQI_INTERFACE_REAL);
-    name_add_ranked(name, all, AQI_INTERFACE_VIRTUAL);
-    name_add_six(name, all, AQI_INTERFACE_REAL);
-    name_add_six(name, all, AQI_INTERFACE_VIRTUAL);
-    if (name->count == 0) name_add_ranked(name, all, AQI_INTERFACE_LOOPBACK);
-    name_add_six(name, all, AQI_INTERFACE_LOOPBACK);
+    name_add_interfaces(name, all, AF_INET, AQI_INTERFACE_REAL);
+    name_add_interfaces(name, all, AF_INET, AQI_INTERFACE_VIRTUAL);
+    name_add_interfaces(name, all, AF_INET6, AQI_INTERFACE_REAL);
+    name_add_interfaces(name, all, AF_INET6, AQI_INTERFACE_VIRTUAL);
+    if (name->count == 0) name_add_interfaces(name, all, AF_INET, AQI_INTERFACE_LOOPBACK);
+    name_add_interfaces(name, all, AF_INET6, AQI_INTERFACE_LOOPBACK);
     freeifaddrs(all);
 }
 
@@ -135,19 +131,10 @@ static bool name_is_here(const struct addrinfo *list)
 /* IPv6 only if there is no IPv4 address, as for the names of endpoints. */
 static void name_add_resolved(struct afi_name *name, const struct addrinfo *list)
 {
-    const struct addrinfo *six = NULL;
-    for (; list != NULL; list = list->ai_next) {
-        if (list->ai_family == AF_INET6 && six == NULL) six = list;
-        if (list->ai_family != AF_INET || name->count == AFI_ADDRESSES) continue;
-        const struct sockaddr_in *in = (const void *)list->ai_addr;
-        memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
-        name->transports = AFI_BY_UDP;
-    }
-    if (name->count != 0 || six == NULL) return;
-    memcpy(name->address, &((const struct sockaddr_in6 *)(const void *)six->ai_addr)->sin6_addr,
-           sizeof(struct in6_addr));
-    name->count = 1;
-    name->transports = AFI_BY_UDP6;
+    static const int families[] = {AF_INET, AF_INET6};
+    for (size_t i = 0; i < AQI_COUNT_OF(families); i++)
+        for (const struct addrinfo *at = list; at != NULL; at = at->ai_next)
+            if (at->ai_family == families[i]) name_add_ip(name, at->ai_addr);
 }
 
 /* Resolvers take ports modulo 2^16. */
