@@ -14,11 +14,9 @@ static int listener_of_a_call(void)
 {
     union aqi_sockaddr at;
     char uri[64];
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
     int fd = stranger_at("127.0.0.1", &at);
     snprintf(uri, sizeof(uri), "udp://127.0.0.1:%u", ntohs(at.v4.sin_port));
-    assert_int_equal(
-        udp_rendezvous.connect(world.rendezvous, uri, &message, &world, &world.channel), AQ_OK);
+    assert_int_equal(connect_to(uri), AQ_OK);
     return fd;
 }
 

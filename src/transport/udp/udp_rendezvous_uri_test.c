@@ -88,7 +88,6 @@ static void test_places_that_are_none(void **state)
 
 static void test_no_descriptors(void **state)
 {
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
     struct rlimit before, none;
     struct aqi_listener *listener;
     char uri[AQI_URI_MAX];
@@ -100,8 +99,7 @@ static void test_no_descriptors(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     aq_status to_listen =
         udp_rendezvous.listen(world.rendezvous, "udp://127.0.0.1:0", &world, &listener, uri);
-    aq_status to_call = udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message,
-                                               &world, &world.channel);
+    aq_status to_call = connect_to("udp://127.0.0.1:9");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(to_listen, AQ_ELIMIT);
     assert_int_equal(to_call, AQ_ELIMIT);
@@ -170,12 +168,10 @@ static void test_secrets(void **state)
 /* If the socket of a call cannot be watched it is closed, at either side. */
 static void test_nothing_to_watch_with(void **state)
 {
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
     unsigned before = descriptors();
     int epoll = world.rendezvous->epoll;
     world.rendezvous->epoll = -1;
-    aq_status st = udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message, &world,
-                                          &world.channel);
+    aq_status st = connect_to("udp://127.0.0.1:9");
     world.rendezvous->epoll = epoll;
     assert_true(st < 0);
     assert_null(world.rendezvous->channels);
@@ -194,8 +190,7 @@ static void test_nothing_to_watch_with(void **state)
 
 static aq_status call_to(const char *uri)
 {
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
-    aq_status st = udp_rendezvous.connect(world.rendezvous, uri, &message, &world, &world.channel);
+    aq_status st = connect_to(uri);
     if (st == AQ_OK) udp_rendezvous.close_channel(world.channel);
     return st;
 }
@@ -216,7 +211,6 @@ static void test_places_that_cannot_be_called(void **state)
 /* Each call is one packet, with its own random number. */
 static void test_numbers_of_calls(void **state)
 {
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
     static const uint8_t zeros[UDP_CALL_BYTES];
     struct udp_call calls[3];
     union aqi_sockaddr at;
@@ -224,8 +218,7 @@ static void test_numbers_of_calls(void **state)
     int fd = stranger_at("127.0.0.1", &at);
     snprintf(uri, sizeof(uri), "udp://127.0.0.1:%u", ntohs(at.v4.sin_port));
     for (unsigned i = 0; i < AQI_COUNT_OF(calls); i++) {
-        assert_int_equal(
-            udp_rendezvous.connect(world.rendezvous, uri, &message, &world, &world.channel), AQ_OK);
+        assert_int_equal(connect_to(uri), AQ_OK);
         await(fd);
         assert_int_equal(recv(fd, &calls[i], sizeof(calls[i]), MSG_TRUNC), sizeof(calls[i]));
         expect_nothing(fd);
@@ -253,7 +246,6 @@ static void expect_free_0(void)
 
 static void test_descriptor_0(void **state)
 {
-    const struct aqi_handshake message = {.bytes = "message", .len = 7};
     struct aqi_listener *listener;
     char uri[AQI_URI_MAX];
     unsigned port;
@@ -269,8 +261,7 @@ static void test_descriptor_0(void **state)
     expect_free_0();
     int epoll = world.rendezvous->epoll;
     world.rendezvous->epoll = -1; /* no socket can be watched */
-    assert_true(udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message, &world,
-                                       &world.channel) < 0);
+    assert_true(connect_to("udp://127.0.0.1:9") < 0);
     assert_int_equal(called(fd, world.listener), UDP_CALL_BUSY);
     world.rendezvous->epoll = epoll;
     expect_free_0();
@@ -283,9 +274,7 @@ static void test_descriptor_0(void **state)
     udp_rendezvous.unlisten(world.rendezvous, listener);
     expect_free_0();
     /* a call, */
-    assert_int_equal(udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message, &world,
-                                            &world.channel),
-                     AQ_OK);
+    assert_int_equal(connect_to("udp://127.0.0.1:9"), AQ_OK);
     assert_int_equal(world.channel->end.fd, 0);
     udp_rendezvous.close_channel(world.channel);
     expect_free_0();

@@ -116,6 +116,12 @@ static inline int world_teardown(void **state)
     return 0;
 }
 
+static inline aq_status connect_to(const char *uri)
+{
+    const struct aqi_handshake message = {.bytes = "message", .len = 7};
+    return udp_rendezvous.connect(world.rendezvous, uri, &message, &world, &world.channel);
+}
+
 static inline void seal(enum udp_call_kind kind, struct udp_call *call)
 {
     udp_call_seal(world.rendezvous->macs.proofs, &world.rendezvous->secret, kind, call);
