@@ -211,13 +211,13 @@ static void udp_close(struct aqi_tp *tp)
     udp_idle_close(udp);
     if (udp->dgram != NULL) {
         (void)udp_count_drops(udp);
-        udp_rma_tell_ends(udp);
-        udp_paths_say(udp, true);
+        udp_rma_report_kept(udp);
+        udp_paths_warn(udp, true);
         aqi_dgram_destroy(udp->dgram);
     }
     udp_peers_close(udp);
     udp_paths_close(udp);
-    free(udp->ends);
+    free(udp->kept);
     free(udp->touched);
     if (udp->port != NULL) udp->port->ops->close(udp->port);
     aqi_macs_close(&udp->macs);
@@ -388,8 +388,8 @@ static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
     /* Progress must still report operations that completed while the thread helped. */
-    bool quiet =
-        udp->end_count == 0 && aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
+    bool quiet = udp->kept_count == 0 &&
+                 aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
     udp_unlock(udp);
     return quiet ? AQ_OK : AQ_AGAIN;
 }

@@ -237,7 +237,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     n += udp_look(udp, requests);
     udp_idle_begin(udp, n);
     if (aqi_port_is_deaf(udp->port)) udp_silence_lose_all(udp);
-    if (AQI_UNLIKELY(udp->small.due != 0)) udp_paths_say(udp, false);
+    if (AQI_UNLIKELY(udp->small.due != 0)) udp_paths_warn(udp, false);
     bool lost = udp->lost != NULL, unreadable = udp->unreadable;
     udp->unreadable = false;
     udp_unlock(udp);

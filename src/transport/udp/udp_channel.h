@@ -104,7 +104,7 @@ struct aqi_rendezvous {
     bool hears_changes;
     uint64_t now, timer_at;
     unsigned happened; /* events in this call of progress */
-    bool told;         /* the user was warned of an unanswered call */
+    bool warned;       /* the user, of an unanswered call */
     bool inside;       /* progress is running: nothing that it may access is freed */
     bool leaving;      /* it is being closed */
     struct aqi_macs macs;

@@ -488,7 +488,7 @@ static void test_leaving(void **state)
 }
 
 /* A PING that was not answered for two seconds will not be. */
-static void test_leaving_who_is_silent(void **state)
+static void test_leaving_a_silent_peer(void **state)
 {
     for (unsigned seconds = 2; seconds <= 4; seconds += 2) {
         channel_open_called();
@@ -503,7 +503,7 @@ static void test_leaving_who_is_silent(void **state)
     }
 }
 
-static void test_leaving_who_answers(void **state)
+static void test_leaving_a_slow_peer(void **state)
 {
     channel_open_called();
     run(SECOND / 2);
@@ -525,7 +525,7 @@ static void test_leaving_who_answers(void **state)
     assert_int_equal(world.heard[END], 1);
 }
 
-static void test_farewell_to_who_is_gone(void **state)
+static void test_farewell_to_a_lost_peer(void **state)
 {
     channel_open_called();
     world.deaf = true;
@@ -601,9 +601,9 @@ int main(void)
         WORLD_TEST(test_message_beside_a_ping),
         WORLD_TEST(test_farewell),
         WORLD_TEST(test_leaving),
-        WORLD_TEST(test_leaving_who_is_silent),
-        WORLD_TEST(test_leaving_who_answers),
-        WORLD_TEST(test_farewell_to_who_is_gone),
+        WORLD_TEST(test_leaving_a_silent_peer),
+        WORLD_TEST(test_leaving_a_slow_peer),
+        WORLD_TEST(test_farewell_to_a_lost_peer),
         WORLD_TEST(test_farewell_and_forged_reports),
         WORLD_TEST(test_parked),
     };

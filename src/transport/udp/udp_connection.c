@@ -30,7 +30,7 @@ void udp_connection_derive(struct aqi_mac *mac, const char *what,
     udp_secret_derive(mac, &secret, what, caller, listener, key);
 }
 
-static aq_status udp_connection_nonsense(void)
+static aq_status udp_connection_malformed(void)
 {
     return aqi_fail(AQ_EPROTO, "udp", "the address of a client is malformed");
 }
@@ -46,7 +46,8 @@ static aq_status udp_connection_towards(const struct aqi_tp_params *params,
         memcpy(towards, uri.host, sizeof(uri.host));
         return udp_group_is_not(params->towards, &uri);
     }
-    if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return udp_connection_nonsense();
+    if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at))
+        return udp_connection_malformed();
     (void)aqi_sockaddr_ip_text(&at.any, towards);
     return AQ_OK;
 }
@@ -61,7 +62,7 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
     own->is_connection = true;
     memcpy(own->addr.base.magic, udp_magic, sizeof(udp_magic));
     if (params->like != NULL) {
-        if (params->like_len != sizeof(own->addr)) return udp_connection_nonsense();
+        if (params->like_len != sizeof(own->addr)) return udp_connection_malformed();
         memcpy(&own->addr, params->like, sizeof(own->addr));
         if (udp->authenticate && !own->addr.authenticate)
             return aqi_fail(

@@ -109,7 +109,7 @@ void udp_hook_gathers(void *arg)
 static void udp_idle_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    bool some = udp->end_count != 0 || udp->lost != NULL || udp->unreadable;
+    bool some = udp->kept_count != 0 || udp->lost != NULL || udp->unreadable;
     if (!some && !aqi_dgram_parked(udp->dgram)) return;
     /* Read by polls, which then check under the lock. */
     udp_idle_raise(udp, memory_order_release);
@@ -122,7 +122,7 @@ void udp_idle_take_left(struct udp_tp *udp)
 {
     udp->idle.left = false;
     (void)aqi_kick_take(udp->idle.leftover);
-    udp_rma_tell_ends(udp);
+    udp_rma_report_kept(udp);
 }
 
 /* Called with the lock held; releases it while the port receives. */

@@ -84,7 +84,7 @@ struct udp_idle {
 
 /* A completion that the thread has seen, for progress to report. */
 struct udp_completion {
-    void (*tell)(void *arg, void *user, aq_status status);
+    void (*report)(void *arg, void *user, aq_status status);
     void *user;
     aq_status status;
 };
@@ -151,11 +151,11 @@ struct udp_tp {
     uint32_t max_loose; /* with params.loose: bytes of the largest Medium, one packet; else 0 */
     struct udp_own own;
     struct udp_idle idle;
-    bool silence_told; /* the user was warned of some peer */
+    bool silence_warned; /* the user was warned of some peer */
     bool loopback_up;
     bool locks;
-    struct udp_completion *ends;
-    size_t end_count, end_room;
+    struct udp_completion *kept;
+    size_t kept_count, kept_room;
     bool touching; /* a thread touches sources, which the program must not unmap meanwhile */
     pthread_t toucher;
     struct iovec *touched; /* kept for the next time, as a handler may jump out of this one */
@@ -186,7 +186,7 @@ uint64_t udp_count_drops(struct udp_tp *udp);
 /* udp_ways.c: addresses. */
 aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len);
 /* All addresses that a process of the job announces. AQ_ENOTSUP: none. AQ_EPROTO: malformed. */
-aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told);
+aq_status udp_ways_announced(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *announced);
 /* The engine's hooks: the address of a peer, and the ways to it. */
 aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
 bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
@@ -200,11 +200,11 @@ size_t udp_hook_path(void *arg, uint32_t id);
 void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed);
 /* Warn the user of it when that is due, unless another process of the job has. `last`: do not wait
  * any longer. */
-void udp_paths_say(struct udp_tp *udp, bool last);
+void udp_paths_warn(struct udp_tp *udp, bool last);
 
 /* Whether to warn of a silent peer: not if a process of this host has warned of the peer's host
  * before, unless that is this one. */
-bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
+bool udp_paths_claim_warning(const struct udp_tp *udp, uint32_t id);
 
 /* udp_silence.c. Check loopback, which packets to a peer on this host need. */
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
@@ -267,7 +267,7 @@ void udp_rma_left(struct udp_tp *udp);
 /* The engine's hook: the thread that helps never reads the program's memory itself. */
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy);
 /* Report the completions kept while the thread called the engine, or memory was touched. */
-void udp_rma_tell_ends(struct udp_tp *udp);
+void udp_rma_report_kept(struct udp_tp *udp);
 
 /* udp_idle.c */
 /* The cost of an idle process. With the lock held unless noted. */

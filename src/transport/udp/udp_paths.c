@@ -74,16 +74,16 @@ size_t udp_hook_path(void *arg, uint32_t id)
 /* --- warning the user ------------------------------------------------------------------------ */
 
 /* The last word: whether one of this host's processes has warned. */
-static _Atomic uint64_t *udp_paths_said(const struct udp_tp *udp)
+static _Atomic uint64_t *udp_paths_warned(const struct udp_tp *udp)
 {
     return udp->paths != NULL ? &udp->paths[2 * udp->params.size] : NULL;
 }
 
-static bool udp_paths_is_said(const struct udp_tp *udp)
+static bool udp_paths_has_warned(const struct udp_tp *udp)
 {
-    const _Atomic uint64_t *said = udp_paths_said(udp);
+    const _Atomic uint64_t *warned = udp_paths_warned(udp);
     return aqi_dgram_told(udp->dgram) ||
-           (said != NULL && atomic_load_explicit(said, memory_order_relaxed) != 0);
+           (warned != NULL && atomic_load_explicit(warned, memory_order_relaxed) != 0);
 }
 
 /* One of the two ends of a path warns first. */
@@ -100,7 +100,7 @@ void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
     _Atomic uint64_t *path = udp_paths_to(udp, id);
     uint64_t entry = udp_paths_now_ms(udp) << PATHS_SIZE_BITS | usable, wait = 0;
     if (path != NULL) atomic_store_explicit(path, entry, memory_order_relaxed);
-    if (udp->small.due != 0 || udp_paths_is_said(udp)) return;
+    if (udp->small.due != 0 || udp_paths_has_warned(udp)) return;
     if (udp->params.self != 0)
         wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * PATHS_PATIENCE / PART;
     bool alone = !agreed || udp_paths_is_first(udp, id);
@@ -109,18 +109,18 @@ void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
         (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable, .alone = alone};
 }
 
-void udp_paths_say(struct udp_tp *udp, bool last)
+void udp_paths_warn(struct udp_tp *udp, bool last)
 {
     const struct aqi_port_limits *limits = &udp->port->limits;
     struct aqi_dgram_peer_info info = {.addr.len = 0};
     struct udp_small small = udp->small;
     char peer[64];
-    bool said = udp_paths_is_said(udp);
-    if (small.due == 0 || (!said && !last && udp->now < small.due)) return;
+    bool warned = udp_paths_has_warned(udp);
+    if (small.due == 0 || (!warned && !last && udp->now < small.due)) return;
     udp->small.due = 0;
-    if (said || (last && !small.alone)) return;
+    if (warned || (last && !small.alone)) return;
     aqi_dgram_tell(udp->dgram);
-    _Atomic uint64_t *word = udp_paths_said(udp);
+    _Atomic uint64_t *word = udp_paths_warned(udp);
     if (word != NULL && atomic_exchange_explicit(word, 1, memory_order_relaxed) != 0) return;
     (void)aqi_dgram_peer_info(udp->dgram, small.id, &info);
     ports_address_text(&info.addr, peer, sizeof(peer));
@@ -134,7 +134,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
 }
 
 /* The second half of the memory: the hosts about which there was a warning. */
-bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
+bool udp_paths_claim_warning(const struct udp_tp *udp, uint32_t id)
 {
     _Atomic uint64_t *path = udp_paths_to(udp, id);
     if (path == NULL || udp->peers[id]->host == udp->params.host) return true;

@@ -52,7 +52,7 @@ static void say(int fd, enum udp_call_kind kind, struct udp_call *call)
 }
 
 /* The caller must continue as if nothing had arrived. */
-static void say_nonsense(int fd, const void *bytes, size_t len)
+static void say_malformed(int fd, const void *bytes, size_t len)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
     uint8_t cookie[UDP_CALL_BYTES];
@@ -64,7 +64,7 @@ static void say_nonsense(int fd, const void *bytes, size_t len)
     assert_int_equal(world.ends, 0);
 }
 
-static void test_nonsense_at_a_caller(void **state)
+static void test_malformed_at_a_caller(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
     static const enum udp_call_kind ends[] = {UDP_CALL_COOKIE, UDP_CALL_TAKEN, UDP_CALL_BUSY,
@@ -78,22 +78,22 @@ static void test_nonsense_at_a_caller(void **state)
         seal(ends[i], &call);
         memcpy(bytes, &call, sizeof(call));
         for (size_t n = 0; n < AQI_COUNT_OF(lengths); n++)
-            say_nonsense(fd, bytes, lengths[n]);
+            say_malformed(fd, bytes, lengths[n]);
         bad = call; /* of another call */
         bad.caller[i] ^= 1;
         seal(ends[i], &bad);
-        say_nonsense(fd, &bad, sizeof(bad));
+        say_malformed(fd, &bad, sizeof(bad));
         bad = call; /* another version, but neither of the two kinds in common with ours */
         bad.version++;
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
         aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, bad.check);
-        say_nonsense(fd, &bad, sizeof(bad));
+        say_malformed(fd, &bad, sizeof(bad));
     }
     for (unsigned kind = 0; kind < 256; kind++) {
         if (kind > 0 && kind < UDP_CALL_KINDS) continue;
         bad = call;
         seal((enum udp_call_kind)kind, &bad);
-        say_nonsense(fd, &bad, sizeof(bad));
+        say_malformed(fd, &bad, sizeof(bad));
     }
     /* Packets that callers send are not answers. */
     say(fd, UDP_CALL_KNOCK, &call);
@@ -160,7 +160,7 @@ static void test_answers_of_other_versions(void **state)
         aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         call.caller[0] ^= 1; /* of another call */
         aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
-        say_nonsense(fd, &call, sizeof(call));
+        say_malformed(fd, &call, sizeof(call));
         call.caller[0] ^= 1;
         aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, call.check);
         say_bytes(fd, &call, sizeof(call));
@@ -414,7 +414,7 @@ static void test_held_former_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(test_nonsense_at_a_caller),
+        WORLD_TEST(test_malformed_at_a_caller),
         WORLD_TEST(test_answers_of_strangers),
         WORLD_TEST(test_denied_call),
         WORLD_TEST(test_busy_listener),

@@ -32,7 +32,7 @@ static void hear(int fd, const void *bytes, size_t len)
     assert_int_equal(world.rendezvous->happened, happened + 1);
 }
 
-static void hear_nonsense(int fd, const void *bytes, size_t len)
+static void hear_malformed(int fd, const void *bytes, size_t len)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
     hear(fd, bytes, len);
@@ -85,7 +85,7 @@ static void test_lengths_at_a_listener(void **state)
     seal(UDP_CALL_KNOCK, &call);
     memcpy(bytes, &call, sizeof(call));
     for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++)
-        hear_nonsense(fd, bytes, lengths[i]);
+        hear_malformed(fd, bytes, lengths[i]);
     hear(fd, bytes, sizeof(call));
     assert_int_equal(answer(fd).kind, UDP_CALL_COOKIE);
     assert_null(world.rendezvous->channels);
@@ -94,7 +94,7 @@ static void test_lengths_at_a_listener(void **state)
 
 /* Packets that listeners send, other versions, and packets that are no calls, even with a good
  * cookie. */
-static void test_nonsense_at_a_listener(void **state)
+static void test_malformed_at_a_listener(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
     static const enum udp_call_kind answers[] = {0,
@@ -110,7 +110,7 @@ static void test_nonsense_at_a_listener(void **state)
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     for (size_t i = 0; i < AQI_COUNT_OF(answers); i++) {
         seal(answers[i], &call);
-        hear_nonsense(fd, &call, sizeof(call));
+        hear_malformed(fd, &call, sizeof(call));
     }
     for (unsigned i = 0; i < 4; i++) {
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
@@ -119,12 +119,12 @@ static void test_nonsense_at_a_listener(void **state)
         if (i == 1) bad.kind = UDP_CALL_OTHER; /* of another version */
         *(i < 2 ? &bad.version : (uint8_t *)&bad.magic) += 1;
         aqi_mac_of(world.rendezvous->macs.proofs, zeros, &checked, 1, bad.check);
-        hear_nonsense(fd, &bad, sizeof(bad));
+        hear_malformed(fd, &bad, sizeof(bad));
     }
     for (size_t i = 0; i < sizeof(call); i++) {
         seal(UDP_CALL_CALL, &call);
         ((unsigned char *)&call)[i] ^= 1;
-        hear_nonsense(fd, &call, sizeof(call));
+        hear_malformed(fd, &call, sizeof(call));
         ((unsigned char *)&call)[i] ^= 1;
     }
     assert_int_equal(asked(fd, UDP_CALL_CALL, &call).kind, UDP_CALL_TAKEN);
@@ -194,7 +194,7 @@ static void test_taken_socket(void **state)
     close(kept);
     close(none);
     fd = stranger("127.0.0.1");
-    hear_nonsense(fd, "", 0);
+    hear_malformed(fd, "", 0);
     close(fd);
 }
 
@@ -204,18 +204,18 @@ static void test_cookies_of_others(void **state)
     struct udp_call call = anybody(), another = anybody();
     int fd = stranger("127.0.0.1"), neighbor = stranger("127.0.0.1"), far = stranger("127.0.0.2");
     seal(UDP_CALL_CALL, &call); /* without a cookie */
-    hear_nonsense(fd, &call, sizeof(call));
+    hear_malformed(fd, &call, sizeof(call));
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     memcpy(another.cookie, call.cookie, UDP_CALL_BYTES);
     seal(UDP_CALL_CALL, &another);
-    hear_nonsense(fd, &another, sizeof(another));
+    hear_malformed(fd, &another, sizeof(another));
     seal(UDP_CALL_CALL, &call);
-    hear_nonsense(neighbor, &call, sizeof(call));
-    hear_nonsense(far, &call, sizeof(call));
+    hear_malformed(neighbor, &call, sizeof(call));
+    hear_malformed(far, &call, sizeof(call));
     for (unsigned i = 0; i < UDP_CALL_BYTES; i++) {
         call.cookie[i] ^= 0x80;
         seal(UDP_CALL_CALL, &call);
-        hear_nonsense(fd, &call, sizeof(call));
+        hear_malformed(fd, &call, sizeof(call));
         call.cookie[i] ^= 0x80;
     }
     assert_int_equal(asked(fd, UDP_CALL_CALL, &call).kind, UDP_CALL_TAKEN);
@@ -232,9 +232,9 @@ static void test_old_cookies(void **state)
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     seal(UDP_CALL_CALL, &call);
     world.rendezvous->now = 1000 * period - 1;
-    hear_nonsense(fd, &call, sizeof(call));
+    hear_malformed(fd, &call, sizeof(call));
     world.rendezvous->now = 1002 * period;
-    hear_nonsense(fd, &call, sizeof(call));
+    hear_malformed(fd, &call, sizeof(call));
     world.rendezvous->now = 1002 * period - 1;
     assert_int_equal(asked(fd, UDP_CALL_CALL, &call).kind, UDP_CALL_TAKEN);
     world.rendezvous->now = 1001 * period - 1;
@@ -457,7 +457,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WORLD_TEST(test_lengths_at_a_listener),
-        WORLD_TEST(test_nonsense_at_a_listener),
+        WORLD_TEST(test_malformed_at_a_listener),
         WORLD_TEST(test_other_versions),
         WORLD_TEST(test_flood),
         WORLD_TEST(test_taken_socket),

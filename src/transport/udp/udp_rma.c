@@ -21,27 +21,27 @@ static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y'
 
 /* Keep a completion for the program's thread, whose counters are not shared. Returns false if there
  * is no need, or no memory. */
-static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
+static bool udp_rma_keep(struct udp_tp *udp, const struct udp_completion *completion)
 {
     if (AQI_LIKELY(!udp->idle.helping && !udp->touching)) return false;
-    if (!aqi_array_reserve(&udp->ends, &udp->end_room, udp->end_count + 1, sizeof(*udp->ends)))
+    if (!aqi_array_reserve(&udp->kept, &udp->kept_room, udp->kept_count + 1, sizeof(*udp->kept)))
         return false;
-    udp->ends[udp->end_count++] = *end;
+    udp->kept[udp->kept_count++] = *completion;
     return true;
 }
 
-void udp_rma_tell_ends(struct udp_tp *udp)
+void udp_rma_report_kept(struct udp_tp *udp)
 {
     if (udp->touching) return;
-    for (size_t i = 0; i < udp->end_count; i++)
-        udp->ends[i].tell(udp, udp->ends[i].user, udp->ends[i].status);
-    udp->end_count = 0;
+    for (size_t i = 0; i < udp->kept_count; i++)
+        udp->kept[i].report(udp, udp->kept[i].user, udp->kept[i].status);
+    udp->kept_count = 0;
 }
 
 void udp_rma_local(void *arg, void *user, aq_status status)
 {
     uintptr_t at = (uintptr_t)user;
-    if (udp_rma_keep_end(arg, &(struct udp_completion){udp_rma_local, user, status})) return;
+    if (udp_rma_keep(arg, &(struct udp_completion){udp_rma_local, user, status})) return;
     if (at & COPY_BIT) {
         free((void *)(at - COPY_BIT));
         return;
@@ -52,7 +52,7 @@ void udp_rma_local(void *arg, void *user, aq_status status)
 
 void udp_rma_remote(void *arg, void *user, aq_status status)
 {
-    if (udp_rma_keep_end(arg, &(struct udp_completion){udp_rma_remote, user, status})) return;
+    if (udp_rma_keep(arg, &(struct udp_completion){udp_rma_remote, user, status})) return;
     if (status != AQ_OK) aqi_comp_fail(user, status);
     aqi_comp_remote(user);
 }
@@ -88,18 +88,18 @@ unsigned udp_rma_touch(struct udp_tp *udp)
     for (size_t i = 0; i < udp->touched_count; i++)
         aqi_touch_read(udp->touched[i].iov_base, udp->touched[i].iov_len);
     udp_lock(udp);
-    unsigned ends = (unsigned)udp->end_count;
+    unsigned n = (unsigned)udp->kept_count;
     udp->touching = false;
-    udp_rma_tell_ends(udp);
+    udp_rma_report_kept(udp);
     udp_unlock(udp);
-    return ends;
+    return n;
 }
 
 void udp_rma_left(struct udp_tp *udp)
 {
     if (!pthread_equal(udp->toucher, pthread_self())) return;
     udp->touching = false;
-    udp_rma_tell_ends(udp);
+    udp_rma_report_kept(udp);
 }
 
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy)

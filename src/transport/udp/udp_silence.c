@@ -15,13 +15,13 @@ enum { SILENCE_PEER = 96 };
 static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
 {
     struct aqi_dgram_peer_info info;
-    struct udp_job_addr told;
-    if (!udp->own.is_connection && udp_ways_told(udp, id, &told) == AQ_OK) {
+    struct udp_job_addr announced;
+    if (!udp->own.is_connection && udp_ways_announced(udp, id, &announced) == AQ_OK) {
         text[0] = '\0';
-        for (unsigned i = 0; i < told.count; i++) {
+        for (unsigned i = 0; i < announced.count; i++) {
             char one[64];
             size_t used = strlen(text);
-            ports_address_text(&told.at[i], one, sizeof(one));
+            ports_address_text(&announced.at[i], one, sizeof(one));
             snprintf(text + used, SILENCE_PEER - used, "%s%s", i != 0 ? ", " : "", one);
         }
     } else if (aqi_dgram_peer_info(udp->dgram, id, &info)) {
@@ -70,8 +70,8 @@ void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
     struct udp_tp *udp = arg;
     char peer[SILENCE_PEER], end[96] = "";
     struct aqi_dgram_peer_info info = {.reached = false};
-    if (udp->silence_told || !udp_paths_tell_silent(udp, id)) return;
-    udp->silence_told = true;
+    if (udp->silence_warned || !udp_paths_claim_warning(udp, id)) return;
+    udp->silence_warned = true;
     udp_silence_peer(udp, id, peer);
     (void)aqi_dgram_peer_info(udp->dgram, id, &info);
     if (!info.reached && udp->params.reach_within_ns != 0)

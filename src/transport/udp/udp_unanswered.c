@@ -57,8 +57,8 @@ void udp_channel_warn(struct aqi_control_channel *channel)
     char why[320];
     if (rendezvous->now - channel->called < unanswered_warn_after) return;
     channel->called = 0;
-    if (rendezvous->told || channel->closed || udp_channel_reached(channel)) return;
-    rendezvous->told = true;
+    if (rendezvous->warned || channel->closed || udp_channel_reached(channel)) return;
+    rendezvous->warned = true;
     udp_channel_unanswered(channel, why, sizeof(why));
     aqi_log(AQI_LOG_WARN, "udp", "still connecting to another program after %u s: %s",
             (unsigned)(unanswered_warn_after / 1000000000), why);

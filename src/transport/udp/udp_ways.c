@@ -49,15 +49,15 @@ static aq_status udp_ways_lookup(const struct udp_tp *udp, uint32_t id, void *ad
     return AQ_OK;
 }
 
-aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told)
+aq_status udp_ways_announced(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *announced)
 {
-    aq_status st = udp_ways_lookup(udp, id, told, sizeof(*told));
+    aq_status st = udp_ways_lookup(udp, id, announced, sizeof(*announced));
     if (st != AQ_OK) return st;
-    if (memcmp(told->magic, udp_job_magic, sizeof(udp_job_magic)) != 0 || told->count == 0 ||
-        told->count > AQI_DGRAM_WAYS)
+    if (memcmp(announced->magic, udp_job_magic, sizeof(udp_job_magic)) != 0 ||
+        announced->count == 0 || announced->count > AQI_DGRAM_WAYS)
         return AQ_EPROTO;
-    for (unsigned i = 0; i < told->count; i++)
-        if (!udp_ways_is_one(&told->at[i])) return AQ_EPROTO;
+    for (unsigned i = 0; i < announced->count; i++)
+        if (!udp_ways_is_one(&announced->at[i])) return AQ_EPROTO;
     return AQ_OK;
 }
 
@@ -65,10 +65,10 @@ aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
 {
     const struct udp_tp *udp = arg;
     struct udp_connection_addr addr;
-    struct udp_job_addr told;
+    struct udp_job_addr announced;
     if (!udp->own.is_connection) {
-        aq_status st = udp_ways_told(udp, id, &told);
-        if (st == AQ_OK) *at = told.at[0];
+        aq_status st = udp_ways_announced(udp, id, &announced);
+        if (st == AQ_OK) *at = announced.at[0];
         return st;
     }
     aq_status st = udp_ways_lookup(udp, id, &addr, sizeof(addr));
@@ -96,13 +96,13 @@ bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *t
                   struct aqi_dgram_addr *own)
 {
     const struct udp_tp *udp = arg;
-    struct udp_job_addr told;
-    if (udp_ways_told(udp, id, &told) != AQ_OK || way >= told.count) return false;
-    *to = told.at[way];
+    struct udp_job_addr announced;
+    if (udp_ways_announced(udp, id, &announced) != AQ_OK || way >= announced.count) return false;
+    *to = announced.at[way];
     if (udp_ways_route(udp, to, own)) return true;
     /* If none leads anywhere now, packets sent by the first show why. */
-    for (unsigned i = 1; way == 0 && i < told.count; i++)
-        if (udp_ways_route(udp, &told.at[i], own)) return false;
+    for (unsigned i = 1; way == 0 && i < announced.count; i++)
+        if (udp_ways_route(udp, &announced.at[i], own)) return false;
     *own = udp->port->address;
     return way == 0;
 }

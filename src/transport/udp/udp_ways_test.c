@@ -15,19 +15,19 @@ static struct {
     struct udp_job_addr addr;
     size_t len;
     aq_status status;
-} told;
+} announced;
 
 static aq_status told_lookup(void *host, const struct aqi_tp *tp, uint32_t id, void *addr,
                              size_t *len)
 {
     assert_int_equal(id, 3);
-    assert_true(*len >= sizeof(told.addr));
-    memcpy(addr, &told.addr, sizeof(told.addr));
-    *len = told.len;
-    return told.status;
+    assert_true(*len >= sizeof(announced.addr));
+    memcpy(addr, &announced.addr, sizeof(announced.addr));
+    *len = announced.len;
+    return announced.status;
 }
 
-static struct aqi_dgram_addr told_at(const char *ip)
+static struct aqi_dgram_addr address_of(const char *ip)
 {
     union aqi_sockaddr at = {.any = {.sa_family = AF_INET}};
     struct aqi_dgram_addr addr;
@@ -43,20 +43,20 @@ static struct aqi_dgram_addr told_at(const char *ip)
 
 static void told_fill(unsigned count)
 {
-    memset(&told, 0, sizeof(told));
-    memcpy(told.addr.magic, udp_job_magic, sizeof(told.addr.magic));
-    told.addr.count = (uint8_t)count;
+    memset(&announced, 0, sizeof(announced));
+    memcpy(announced.addr.magic, udp_job_magic, sizeof(announced.addr.magic));
+    announced.addr.count = (uint8_t)count;
     for (unsigned i = 0; i < AQI_DGRAM_WAYS; i++)
-        told.addr.at[i] = told_at("127.0.0.1");
-    told.len = sizeof(told.addr);
+        announced.addr.at[i] = address_of("127.0.0.1");
+    announced.len = sizeof(announced.addr);
 }
 
 /* At "127.0.0.1" and, with `several`, one more address, which leads nowhere. */
 static struct udp_tp told_open(struct aqi_port *port, bool several)
 {
     struct udp_tp udp = {.tp = {.hooks = {.lookup = told_lookup}}, .port = port};
-    *port = (struct aqi_port){.ops = &aqi_port_socket, .address = told_at("127.0.0.1")};
-    port->others[0] = told_at("127.0.0.9");
+    *port = (struct aqi_port){.ops = &aqi_port_socket, .address = address_of("127.0.0.1")};
+    port->others[0] = address_of("127.0.0.9");
     port->other_count = several;
     return udp;
 }
@@ -70,32 +70,33 @@ static void what_makes_no_sense_is_refused(void **state)
     for (unsigned count = 0; count <= AQI_DGRAM_WAYS + 1; count++) {
         bool good = count >= 1 && count <= AQI_DGRAM_WAYS;
         told_fill(count);
-        assert_int_equal(udp_ways_told(&udp, 3, &read), good ? AQ_OK : AQ_EPROTO);
+        assert_int_equal(udp_ways_announced(&udp, 3, &read), good ? AQ_OK : AQ_EPROTO);
         assert_int_equal(udp_hook_lookup(&udp, 3, &at), good ? AQ_OK : AQ_EPROTO);
         for (unsigned bad = 0; good && bad < AQI_DGRAM_WAYS; bad++)
             for (unsigned len = 0; len <= 32; len += 32) {
                 told_fill(count);
-                told.addr.at[bad].len = (uint8_t)len;
-                assert_int_equal(udp_ways_told(&udp, 3, &read), bad < count ? AQ_EPROTO : AQ_OK);
+                announced.addr.at[bad].len = (uint8_t)len;
+                assert_int_equal(udp_ways_announced(&udp, 3, &read),
+                                 bad < count ? AQ_EPROTO : AQ_OK);
             }
     }
     told_fill(1);
-    told.addr.at[0].len = 31;
-    assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_OK);
-    for (unsigned i = 0; i < sizeof(told.addr.magic); i++) {
+    announced.addr.at[0].len = 31;
+    assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_OK);
+    for (unsigned i = 0; i < sizeof(announced.addr.magic); i++) {
         told_fill(1);
-        told.addr.magic[i] ^= 1;
-        assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_EPROTO);
+        announced.addr.magic[i] ^= 1;
+        assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_EPROTO);
     }
     for (int off = -1; off <= 1; off += 2) {
         told_fill(1);
-        told.len = (size_t)((int)sizeof(told.addr) + off);
-        assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_EPROTO);
+        announced.len = (size_t)((int)sizeof(announced.addr) + off);
+        assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_EPROTO);
     }
-    told.len = 0;
-    assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_ENOTSUP);
-    told.status = AQ_AGAIN;
-    assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_AGAIN);
+    announced.len = 0;
+    assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_ENOTSUP);
+    announced.status = AQ_AGAIN;
+    assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_AGAIN);
 }
 
 /* Addresses of another family, or without a route, are no ways, unless all are such: then the first
@@ -106,19 +107,19 @@ static void ways_have_a_route(void **state)
     struct udp_tp udp = told_open(&port, false);
     struct aqi_dgram_addr to, own;
     told_fill(3);
-    told.addr.at[0] = told_at("::1");
-    told.addr.at[1] = told_at("127.0.0.2");
+    announced.addr.at[0] = address_of("::1");
+    announced.addr.at[1] = address_of("127.0.0.2");
     assert_false(udp_hook_way(&udp, 3, 0, &to, &own));
     assert_true(udp_hook_way(&udp, 3, 1, &to, &own));
-    assert_memory_equal(&to, &told.addr.at[1], sizeof(to));
+    assert_memory_equal(&to, &announced.addr.at[1], sizeof(to));
     assert_memory_equal(&own, &port.address, sizeof(own));
     assert_true(udp_hook_way(&udp, 3, 2, &to, &own));
     assert_false(udp_hook_way(&udp, 3, 3, &to, &own));
     told_fill(2);
-    told.addr.at[0] = told.addr.at[1] = told_at("::1");
+    announced.addr.at[0] = announced.addr.at[1] = address_of("::1");
     assert_true(udp_hook_way(&udp, 3, 0, &to, &own));
     assert_false(udp_hook_way(&udp, 3, 1, &to, &own));
-    told.addr.count = 0;
+    announced.addr.count = 0;
     assert_false(udp_hook_way(&udp, 3, 0, &to, &own));
 }
 
@@ -127,17 +128,17 @@ static void own_address_is_the_kernels(void **state)
 {
     struct aqi_port port;
     struct udp_tp udp = told_open(&port, true);
-    struct aqi_dgram_addr to, own, wanted = told_at("127.0.0.1");
+    struct aqi_dgram_addr to, own, wanted = address_of("127.0.0.1");
     size_t len = 0;
-    port.address = told_at("127.0.0.7");
+    port.address = address_of("127.0.0.7");
     told_fill(1);
     assert_true(udp_hook_way(&udp, 3, 0, &to, &own));
     assert_memory_equal(&own, &wanted, sizeof(own));
     told_fill(1);
-    assert_int_equal(udp_address(&udp.tp, &told.addr, &len), AQ_OK);
-    assert_int_equal(len, sizeof(told.addr));
+    assert_int_equal(udp_address(&udp.tp, &announced.addr, &len), AQ_OK);
+    assert_int_equal(len, sizeof(announced.addr));
     struct udp_job_addr read;
-    assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_OK);
+    assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_OK);
     assert_int_equal(read.count, 2);
     assert_memory_equal(&read.at[0], &port.address, sizeof(read.at[0]));
     assert_memory_equal(&read.at[1], &port.others[0], sizeof(read.at[0]));
