@@ -372,7 +372,7 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     }
     uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
     struct aqc_event *event = aqc_event_new(ep, len);
-    struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_ASKED, NULL) : NULL;
+    struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_REQUESTED, NULL) : NULL;
     if (conn == NULL) {
         if (event != NULL) aqc_event_free(event);
         if (aq_connection_reject(below, 0, "out of memory") != AQ_OK)
@@ -399,7 +399,7 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
 }
 
 /* The connection of a pending request; NULL: it is no request, or has been answered. */
-static struct aqc_conn *conn_asked(cci_event_t *request)
+static struct aqc_conn *conn_of_request(cci_event_t *request)
 {
     struct aqc_event *event = AQI_OF(request, struct aqc_event, pub);
     if (request == NULL || request->type != CCI_EVENT_CONNECT_REQUEST || event->answered)
@@ -412,7 +412,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
 {
     if (conn_req == NULL) return CCI_EINVAL;
     aqc_enter();
-    struct aqc_conn *conn = conn_asked(conn_req);
+    struct aqc_conn *conn = conn_of_request(conn_req);
     if (conn != NULL) {
         const struct conn_hello hello = {.magic = conn_magic(),
                                          .max_send_size = conn->ep->device->pub.max_send_size};
@@ -422,7 +422,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
         params.context = conn;
         conn->pub.context = (void *)(uintptr_t)context;
         aq_status st =
-            conn->state == AQC_ASKED ? aq_connection_accept(conn->link_to, &params) : AQ_EPEER;
+            conn->state == AQC_REQUESTED ? aq_connection_accept(conn->link_to, &params) : AQ_EPEER;
         if (st == AQ_OK)
             conn_set_state(conn, AQC_JOINING);
         else
@@ -436,8 +436,8 @@ int cci_reject(cci_event_t *conn_req)
 {
     if (conn_req == NULL) return CCI_EINVAL;
     aqc_enter();
-    struct aqc_conn *conn = conn_asked(conn_req);
-    if (conn != NULL && conn->state == AQC_ASKED) {
+    struct aqc_conn *conn = conn_of_request(conn_req);
+    if (conn != NULL && conn->state == AQC_REQUESTED) {
         aq_connection *below = conn->link_to;
         conn->link_to = NULL;
         conn_set_state(conn, AQC_GONE);

@@ -130,8 +130,8 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
 
 enum aqc_state {
     AQC_CALLING,
-    AQC_ASKED,   /* requested by a peer, and not answered yet */
-    AQC_JOINING, /* accepted */
+    AQC_REQUESTED, /* by a peer, and not answered yet */
+    AQC_JOINING,   /* accepted */
     AQC_OPEN,
     AQC_GONE /* closed by the peer, or lost */
 };
