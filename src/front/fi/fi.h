@@ -62,7 +62,7 @@ enum { AFI_THREAD_LAST = 5 };                             /* the last threading 
     (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE |            \
      FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE |  \
      FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT)
-/* With those that a program gets only if it asks, as they change what it sees. */
+/* And those that a program must request, as they change what is reported to it. */
 #define AFI_ALL_CAPS (AFI_CAPS | FI_SOURCE_ERR)
 #define AFI_ORDER                                                                                  \
     (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
@@ -214,7 +214,7 @@ struct afi_rxq {
     struct afi_match matches[2]; /* for untagged and for tagged messages */
     struct aqi_node posted, claimed;
     size_t posted_count;
-    size_t spared; /* bytes of unexpected messages whose senders have got their credit back */
+    size_t spared; /* bytes of unexpected messages whose credit has been returned */
     size_t least;  /* release multi-receive buffers with fewer free bytes (FI_OPT_MIN_MULTI_RECV) */
 };
 
@@ -254,7 +254,7 @@ struct afi_rx {
 struct afi_message {
     bool tagged;
     bool remote;    /* `bytes` is the list of its pieces of memory at the sender */
-    bool spared;    /* its credit has been given back, although it has not been received yet */
+    bool spared;    /* its credit has been returned before it is received */
     uint8_t flags;  /* as received */
     uint32_t op;    /* the sender's handle */
     uint32_t epoch; /* epoch of the peer when it arrived */
@@ -666,7 +666,7 @@ void afi_peer_call(struct afi_peer *peer);
 void afi_peer_event(const aq_connection_event *event);
 void afi_peer_fail(struct afi_peer *peer, int err);
 /* Make progress with a peer that is not connected; called periodically. */
-void afi_peer_look(struct afi_peer *peer);
+void afi_peer_progress(struct afi_peer *peer);
 /* Whether the peer may fetch this memory: the source of a pending operation to it, or memory
  * registered for remote reads. */
 bool afi_peer_may_access(void *peer, uint64_t addr, size_t len);

@@ -449,7 +449,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
 static void peer_opened(struct afi_peer *peer)
 {
     const struct peer_hello *answer = NULL;
-    if (peer->state != AFI_CALLING) return; /* what it sent was not right */
+    if (peer->state != AFI_CALLING) return; /* it has violated the protocol */
     if (peer->caller) answer = peer_read_hello(peer->ep, peer->connection, "accept");
     if (peer->caller && answer == NULL) {
         afi_peer_fail(peer, FI_EACCES);
@@ -474,10 +474,10 @@ static void peer_opened(struct afi_peer *peer)
 /* An address did not answer; each is tried only for a short time. */
 static void peer_warn(const struct afi_peer *peer, const char *reason)
 {
-    static atomic_bool told;
+    static atomic_bool once;
     uint64_t waited = aqi_now_ns() - peer->since;
     if (waited < PEER_WARN_NS) return;
-    aqi_log_once(&told, AQI_LOG_WARN, "fi", "still connecting to a peer after %u s: %s",
+    aqi_log_once(&once, AQI_LOG_WARN, "fi", "still connecting to a peer after %u s: %s",
                  (unsigned)(waited / 1000000000), reason);
 }
 
@@ -494,16 +494,16 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
     char uri[128];
     if (status == AQ_EREFUSED || status == AQ_EPEER)
         more = afi_name_uri(&peer->ep->name, &peer->ident->name, peer->tries, uri, sizeof(uri));
-    static atomic_bool told;
+    static atomic_bool once;
     if (status == AQ_EACCESS)
-        aqi_log_once(&told, AQI_LOG_WARN, "fi", "cannot connect to a peer: %s", reason);
+        aqi_log_once(&once, AQI_LOG_WARN, "fi", "cannot connect to a peer: %s", reason);
     if (more)
         afi_peer_call(peer);
     else
         afi_peer_fail(peer, -afi_error(status));
 }
 
-void afi_peer_look(struct afi_peer *peer)
+void afi_peer_progress(struct afi_peer *peer)
 {
     bool waits = peer->state == AFI_CALLING && peer->connection == NULL;
     if (waits && aqi_now_ns() < peer->retry_at) return;

@@ -428,7 +428,7 @@ static void wire_take_own(struct afi_peer *peer)
 void afi_wire_push(struct afi_peer *peer)
 {
     if (peer->state != AFI_UP && peer->state != AFI_AGREED) {
-        afi_peer_look(peer);
+        afi_peer_progress(peer);
         return;
     }
     if (peer->self)
