@@ -159,7 +159,6 @@ int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum 
 {
     const uint64_t both = FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC;
     bool compares = op >= FI_CSWAP;
-    (void)domain;
     if ((flags & both) == both) return -FI_EINVAL;
     if (!afi_atomic_valid(datatype, op)) return -FI_EOPNOTSUPP;
     if ((flags & FI_TAGGED) != 0) return -FI_EOPNOTSUPP;
@@ -320,7 +319,6 @@ static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void *
                              enum fi_datatype datatype, enum fi_op op, void *context)
 {
     const struct fi_rma_ioc there = atomic_there(addr, atomic_count(iov, count), key);
-    (void)desc;
     const struct atomic_call call =
         atomic_of(ep, iov, count, dest_addr, &there, datatype, op, context);
     return atomic_call(ep, &call);
@@ -331,7 +329,6 @@ static ssize_t atomic_write(struct fid_ep *ep, const void *buf, size_t count, vo
                             enum fi_datatype datatype, enum fi_op op, void *context)
 {
     const struct fi_ioc iov = atomic_ioc(buf, count);
-    (void)desc;
     return atomic_writev(ep, &iov, NULL, 1, dest_addr, addr, key, datatype, op, context);
 }
 
@@ -371,7 +368,6 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
                                  void *context)
 {
     const struct fi_rma_ioc there = atomic_there(addr, atomic_count(resultv, result_count), key);
-    (void)desc, (void)result_desc;
     struct atomic_call call = atomic_of(ep, iov, count, dest_addr, &there, datatype, op, context);
     return atomic_fetch(ep, &call, resultv, result_count, NULL, 0);
 }
@@ -383,7 +379,6 @@ static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count
 {
     const struct fi_ioc iov = atomic_ioc(buf, count);
     struct fi_ioc to = atomic_ioc(result, count);
-    (void)desc, (void)result_desc;
     return atomic_readwritev(ep, &iov, NULL, 1, &to, NULL, 1, dest_addr, addr, key, datatype, op,
                              context);
 }
@@ -393,7 +388,6 @@ static ssize_t atomic_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
                                    uint64_t flags)
 {
     struct atomic_call call = atomic_of_msg(msg, flags);
-    (void)result_desc;
     return atomic_fetch(ep, &call, resultv, result_count, NULL, 0);
 }
 
@@ -405,7 +399,6 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
                                  void *context)
 {
     const struct fi_rma_ioc there = atomic_there(addr, atomic_count(iov, count), key);
-    (void)desc, (void)compare_desc, (void)result_desc;
     struct atomic_call call = atomic_of(ep, iov, count, dest_addr, &there, datatype, op, context);
     return atomic_fetch(ep, &call, resultv, result_count, comparev, compare_count);
 }
@@ -417,7 +410,6 @@ static ssize_t atomic_compwrite(struct fid_ep *ep, const void *buf, size_t count
 {
     const struct fi_ioc iov = atomic_ioc(buf, count), with = atomic_ioc(compare, count);
     struct fi_ioc to = atomic_ioc(result, count);
-    (void)desc, (void)compare_desc, (void)result_desc;
     return atomic_compwritev(ep, &iov, NULL, 1, &with, NULL, 1, &to, NULL, 1, dest_addr, addr, key,
                              datatype, op, context);
 }
@@ -428,7 +420,6 @@ static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
                                    size_t result_count, uint64_t flags)
 {
     struct atomic_call call = atomic_of_msg(msg, flags);
-    (void)compare_desc, (void)result_desc;
     return atomic_fetch(ep, &call, resultv, result_count, comparev, compare_count);
 }
 
@@ -443,21 +434,18 @@ static int atomic_valid(enum fi_datatype datatype, enum fi_op op, size_t *count,
 static int atomic_writevalid(struct fid_ep *ep, enum fi_datatype datatype, enum fi_op op,
                              size_t *count)
 {
-    (void)ep;
     return atomic_valid(datatype, op, count, 0);
 }
 
 static int atomic_readwritevalid(struct fid_ep *ep, enum fi_datatype datatype, enum fi_op op,
                                  size_t *count)
 {
-    (void)ep;
     return atomic_valid(datatype, op, count, FI_FETCH_ATOMIC);
 }
 
 static int atomic_compwritevalid(struct fid_ep *ep, enum fi_datatype datatype, enum fi_op op,
                                  size_t *count)
 {
-    (void)ep;
     return atomic_valid(datatype, op, count, FI_COMPARE_ATOMIC);
 }
 

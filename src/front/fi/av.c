@@ -146,7 +146,6 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
 {
     struct afi_name name;
-    (void)fid;
     memcpy(&name, addr, sizeof(name));
     *len = (size_t)afi_name_text(&name, buf, *len) + 1;
     return buf;

@@ -98,7 +98,6 @@ static void cq_give_data(struct afi_cq *cq, struct afi_cq_error *error, void *bu
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
 {
     struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
-    (void)flags;
     afi_lock();
     struct afi_cq_error *error = cq->errors;
     if (error != NULL) {
@@ -152,7 +151,6 @@ static int cq_signal(struct fid_cq *fid)
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
                                size_t len)
 {
-    (void)fid, (void)err_data;
     return afi_strerror(prov_errno, buf, len);
 }
 

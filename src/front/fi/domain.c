@@ -242,7 +242,6 @@ static struct fi_ops_mr domain_reg_ops = {.size = sizeof(struct fi_ops_mr),
 static int domain_no_sep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
                          void *context)
 {
-    (void)domain, (void)info, (void)sep, (void)context;
     return -FI_ENOSYS;
 }
 
@@ -294,7 +293,6 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 static int domain_control(struct fid *fid, int command, void *arg)
 {
-    (void)fid;
     if (command == FI_UNMAP_KEY) return 0;
     if (command != FI_MAP_RAW_MR) return -FI_ENOSYS;
     const struct fi_mr_map_raw *map = arg;

@@ -287,14 +287,12 @@ static int ep_setopt(struct fid *fid, int level, int name, const void *value, si
 static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
                         void *context)
 {
-    (void)sep, (void)index, (void)attr, (void)ep, (void)context;
     return -FI_ENOSYS;
 }
 
 static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
                         void *context)
 {
-    (void)sep, (void)index, (void)attr, (void)ep, (void)context;
     return -FI_ENOSYS;
 }
 
@@ -353,32 +351,27 @@ static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
 
 static int ep_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen)
 {
-    (void)ep, (void)addr, (void)addrlen;
     return -FI_ENOSYS;
 }
 
 static int ep_connect(struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
 {
-    (void)ep, (void)addr, (void)param, (void)paramlen;
     return -FI_ENOSYS;
 }
 
 static int ep_accept(struct fid_ep *ep, const void *param, size_t paramlen)
 {
-    (void)ep, (void)param, (void)paramlen;
     return -FI_ENOSYS;
 }
 
 static int ep_shutdown(struct fid_ep *ep, uint64_t flags)
 {
-    (void)ep, (void)flags;
     return -FI_ENOSYS;
 }
 
 static int ep_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
                    void *context)
 {
-    (void)ep, (void)addr, (void)flags, (void)mc, (void)context;
     return -FI_ENOSYS;
 }
 

@@ -62,7 +62,6 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
 {
     struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid);
     size_t size = afi_error_bytes(eq->version, offsetof(struct fi_eq_err_entry, err_data_size));
-    (void)flags;
     afi_lock();
     bool has = eq->events != NULL && eq->events->type == AFI_EQ_ERROR;
     if (has) {
@@ -80,7 +79,6 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
 static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size_t len,
                         uint64_t flags)
 {
-    (void)flags;
     if (type == AFI_EQ_ERROR) return -FI_EINVAL;
     afi_lock();
     int err = afi_eq_write(AQI_OF(fid, struct afi_eq, fid), type, buf, len);
@@ -107,7 +105,6 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data, char *buf,
                                size_t len)
 {
-    (void)fid, (void)err_data;
     return afi_strerror(prov_errno, buf, len);
 }
 

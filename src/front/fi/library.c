@@ -190,7 +190,6 @@ static void *library_run(void *arg)
 {
     struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
     uint32_t rounds = 0;
-    (void)arg;
     while (!atomic_load(&library_thread_stops)) {
         afi_lock();
         bool alone = afi.rounds == rounds, sleep = false;

@@ -196,14 +196,12 @@ static ssize_t message_msg_recvv(struct fid_ep *ep, const struct iovec *iov, voi
 {
     struct afi_receive_request request = {
         .iov = iov, .count = count, .flags = message_rx_flags(ep), .context = context};
-    (void)desc;
     return message_receive(ep, &request, src_addr);
 }
 
 static ssize_t message_msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
                                 fi_addr_t src_addr, void *context)
 {
-    (void)desc;
     return message_msg_recvv(ep, MESSAGE_IOV(buf, len), NULL, 1, src_addr, context);
 }
 
@@ -217,7 +215,6 @@ static ssize_t message_msg_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, 
 static ssize_t message_msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc,
                                  size_t count, fi_addr_t dest_addr, void *context)
 {
-    (void)desc;
     return message_send(ep, &(struct message_send){.iov = iov,
                                                    .count = count,
                                                    .addr = dest_addr,
@@ -228,7 +225,6 @@ static ssize_t message_msg_sendv(struct fid_ep *ep, const struct iovec *iov, voi
 static ssize_t message_msg_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
                                 fi_addr_t dest_addr, void *context)
 {
-    (void)desc;
     return message_send_one(
         ep, buf, len,
         (struct message_send){.addr = dest_addr, .flags = afi_tx_flags_of(ep), .context = context});
@@ -254,7 +250,6 @@ static ssize_t message_msg_inject(struct fid_ep *ep, const void *buf, size_t len
 static ssize_t message_msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
                                     uint64_t data, fi_addr_t dest_addr, void *context)
 {
-    (void)desc;
     return message_send_one(ep, buf, len,
                             (struct message_send){.addr = dest_addr,
                                                   .data = data,
@@ -296,14 +291,12 @@ static ssize_t message_tagged_recvv(struct fid_ep *ep, const struct iovec *iov, 
                                           .flags = message_rx_flags(ep) & ~FI_MULTI_RECV,
                                           .tagged = true,
                                           .context = context};
-    (void)desc;
     return message_receive(ep, &request, src_addr);
 }
 
 static ssize_t message_tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
                                    fi_addr_t src_addr, uint64_t tag, uint64_t ignore, void *context)
 {
-    (void)desc;
     return message_tagged_recvv(ep, MESSAGE_IOV(buf, len), NULL, 1, src_addr, tag, ignore, context);
 }
 
@@ -323,7 +316,6 @@ static ssize_t message_tagged_recvmsg(struct fid_ep *ep, const struct fi_msg_tag
 static ssize_t message_tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc,
                                     size_t count, fi_addr_t dest_addr, uint64_t tag, void *context)
 {
-    (void)desc;
     return message_send(ep, &(struct message_send){.iov = iov,
                                                    .count = count,
                                                    .addr = dest_addr,
@@ -336,7 +328,6 @@ static ssize_t message_tagged_sendv(struct fid_ep *ep, const struct iovec *iov, 
 static ssize_t message_tagged_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
                                    fi_addr_t dest_addr, uint64_t tag, void *context)
 {
-    (void)desc;
     return message_send_one(ep, buf, len,
                             (struct message_send){.addr = dest_addr,
                                                   .tag = tag,
@@ -371,7 +362,6 @@ static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_
                                        uint64_t data, fi_addr_t dest_addr, uint64_t tag,
                                        void *context)
 {
-    (void)desc;
     return message_send_one(ep, buf, len,
                             (struct message_send){.addr = dest_addr,
                                                   .tag = tag,

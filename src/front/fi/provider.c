@@ -82,7 +82,6 @@ static bool provider_groups_fit(const struct fi_domain_attr *domain)
 #if FI_MAJOR_VERSION >= 2
     return domain->max_ep_auth_key == 0 && domain->max_group_id == 0;
 #else
-    (void)domain;
     return true;
 #endif
 }
@@ -335,13 +334,11 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
 
 int afi_no_control(struct fid *fid, int command, void *arg)
 {
-    (void)fid, (void)command, (void)arg;
     return -FI_ENOSYS;
 }
 
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
 {
-    (void)fid, (void)name, (void)flags, (void)ops, (void)context;
     return -FI_ENOSYS;
 }
 
@@ -361,7 +358,6 @@ static int provider_fabric_close(struct fid *fid)
 static int provider_no_pep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
                            void *context)
 {
-    (void)fabric, (void)info, (void)pep, (void)context;
     return -FI_ENOSYS;
 }
 

@@ -88,7 +88,6 @@ static ssize_t rma_msg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t
 static ssize_t rma_readv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
                          fi_addr_t src_addr, uint64_t addr, uint64_t key, void *context)
 {
-    (void)desc;
     return rma_vector(ep, iov, count, src_addr, addr, key, context, AFI_READ);
 }
 
@@ -96,7 +95,6 @@ static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi
                         uint64_t addr, uint64_t key, void *context)
 {
     const struct iovec iov = {.iov_base = buf, .iov_len = len};
-    (void)desc;
     return rma_vector(ep, &iov, 1, src_addr, addr, key, context, AFI_READ);
 }
 
@@ -108,7 +106,6 @@ static ssize_t rma_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint
 static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
                           fi_addr_t dest_addr, uint64_t addr, uint64_t key, void *context)
 {
-    (void)desc;
     return rma_vector(ep, iov, count, dest_addr, addr, key, context, AFI_WRITE);
 }
 
@@ -116,7 +113,6 @@ static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *d
                          fi_addr_t dest_addr, uint64_t addr, uint64_t key, void *context)
 {
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
-    (void)desc;
     return rma_vector(ep, &iov, 1, dest_addr, addr, key, context, AFI_WRITE);
 }
 
@@ -155,7 +151,6 @@ static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, voi
                              uint64_t data, fi_addr_t dest_addr, uint64_t addr, uint64_t key,
                              void *context)
 {
-    (void)desc;
     return rma_write_one(ep, buf, len, data, dest_addr, addr, key,
                          afi_tx_flags_of(ep) | FI_REMOTE_CQ_DATA, false, context);
 }

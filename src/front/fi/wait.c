@@ -283,7 +283,6 @@ static bool wait_prepare(struct afi_wait *wait)
 int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
     int err = 0;
-    (void)fabric;
     afi_lock();
     afi_progress();
     for (int i = 0; i < count && err == 0; i++) {
