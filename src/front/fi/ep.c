@@ -386,6 +386,17 @@ static struct fi_ops_cm ep_cm_ops = {.size = sizeof(struct fi_ops_cm),
 
 /* --- endpoints ------------------------------------------------------------------------------- */
 
+static struct fid_ep ep_fid(size_t fclass, void *context, struct fi_ops *ops)
+{
+    return (struct fid_ep){.fid = {.fclass = fclass, .context = context, .ops = ops},
+                           .ops = &ep_ops,
+                           .cm = &ep_cm_ops,
+                           .msg = &afi_msg_ops,
+                           .rma = &afi_rma_ops,
+                           .tagged = &afi_tagged_ops,
+                           .atomic = &afi_atomic_ops};
+}
+
 static void ep_leave_srx(struct afi_ep *ep)
 {
     struct afi_srx *srx = ep->srx;
@@ -440,18 +451,11 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
     if (err != 0) return err;
     struct afi_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return -FI_ENOMEM;
-    *ep = (struct afi_ep){
-        .fid = {.fid = {.fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops},
-                .ops = &ep_ops,
-                .cm = &ep_cm_ops,
-                .msg = &afi_msg_ops,
-                .rma = &afi_rma_ops,
-                .tagged = &afi_tagged_ops,
-                .atomic = &afi_atomic_ops},
-        .domain = AQI_OF(domain, struct afi_domain, fid),
-        .caps = info->caps,
-        .service = afi_name_service(info->src_addr, info->src_addrlen),
-        .tx_size = AFI_SIZE};
+    *ep = (struct afi_ep){.fid = ep_fid(FI_CLASS_EP, context, &ep_fid_ops),
+                          .domain = AQI_OF(domain, struct afi_domain, fid),
+                          .caps = info->caps,
+                          .service = afi_name_service(info->src_addr, info->src_addrlen),
+                          .tx_size = AFI_SIZE};
     if (info->tx_attr != NULL) {
         ep->flags.tx = info->tx_attr->op_flags;
         ep->tx_size = (uint32_t)aqi_max(info->tx_attr->size, AFI_SIZE);
@@ -536,16 +540,10 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
     if (!afi_rx_fits(attr)) return -FI_EINVAL;
     struct afi_srx *srx = calloc(1, sizeof(*srx));
     if (srx == NULL) return -FI_ENOMEM;
-    *srx = (struct afi_srx){
-        .fid = {.fid = {.fclass = FI_CLASS_SRX_CTX, .context = context, .ops = &ep_srx_fid_ops},
-                .ops = &ep_ops,
-                .cm = &ep_cm_ops,
-                .msg = &afi_msg_ops,
-                .rma = &afi_rma_ops,
-                .tagged = &afi_tagged_ops,
-                .atomic = &afi_atomic_ops},
-        .domain = AQI_OF(domain, struct afi_domain, fid),
-        .directed = attr == NULL || attr->caps == 0 || (attr->caps & FI_DIRECTED_RECV) != 0};
+    *srx = (struct afi_srx){.fid = ep_fid(FI_CLASS_SRX_CTX, context, &ep_srx_fid_ops),
+                            .domain = AQI_OF(domain, struct afi_domain, fid),
+                            .directed = attr == NULL || attr->caps == 0 ||
+                                        (attr->caps & FI_DIRECTED_RECV) != 0};
     afi_rxq_init(&srx->rxq);
     srx->rx_flags = attr != NULL ? attr->op_flags : 0;
     afi_use(&srx->domain->users);
