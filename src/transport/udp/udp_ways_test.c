@@ -17,8 +17,8 @@ static struct {
     aq_status status;
 } announced;
 
-static aq_status told_lookup(void *host, const struct aqi_tp *tp, uint32_t id, void *addr,
-                             size_t *len)
+static aq_status lookup_announced(void *host, const struct aqi_tp *tp, uint32_t id, void *addr,
+                                  size_t *len)
 {
     assert_int_equal(id, 3);
     assert_true(*len >= sizeof(announced.addr));
@@ -41,7 +41,7 @@ static struct aqi_dgram_addr address_of(const char *ip)
     return addr;
 }
 
-static void told_fill(unsigned count)
+static void fill_announced(unsigned count)
 {
     memset(&announced, 0, sizeof(announced));
     memcpy(announced.addr.magic, udp_job_magic, sizeof(announced.addr.magic));
@@ -52,44 +52,44 @@ static void told_fill(unsigned count)
 }
 
 /* At "127.0.0.1" and, with `several`, one more address, which leads nowhere. */
-static struct udp_tp told_open(struct aqi_port *port, bool several)
+static struct udp_tp open_udp(struct aqi_port *port, bool several)
 {
-    struct udp_tp udp = {.tp = {.hooks = {.lookup = told_lookup}}, .port = port};
+    struct udp_tp udp = {.tp = {.hooks = {.lookup = lookup_announced}}, .port = port};
     *port = (struct aqi_port){.ops = &aqi_port_socket, .address = address_of("127.0.0.1")};
     port->others[0] = address_of("127.0.0.9");
     port->other_count = several;
     return udp;
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+static void malformed_addresses_are_refused(void **state)
 {
     struct aqi_port port;
-    struct udp_tp udp = told_open(&port, false);
+    struct udp_tp udp = open_udp(&port, false);
     struct udp_job_addr read;
     struct aqi_dgram_addr at;
     for (unsigned count = 0; count <= AQI_DGRAM_WAYS + 1; count++) {
         bool good = count >= 1 && count <= AQI_DGRAM_WAYS;
-        told_fill(count);
+        fill_announced(count);
         assert_int_equal(udp_ways_announced(&udp, 3, &read), good ? AQ_OK : AQ_EPROTO);
         assert_int_equal(udp_hook_lookup(&udp, 3, &at), good ? AQ_OK : AQ_EPROTO);
         for (unsigned bad = 0; good && bad < AQI_DGRAM_WAYS; bad++)
             for (unsigned len = 0; len <= 32; len += 32) {
-                told_fill(count);
+                fill_announced(count);
                 announced.addr.at[bad].len = (uint8_t)len;
                 assert_int_equal(udp_ways_announced(&udp, 3, &read),
                                  bad < count ? AQ_EPROTO : AQ_OK);
             }
     }
-    told_fill(1);
+    fill_announced(1);
     announced.addr.at[0].len = 31;
     assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_OK);
     for (unsigned i = 0; i < sizeof(announced.addr.magic); i++) {
-        told_fill(1);
+        fill_announced(1);
         announced.addr.magic[i] ^= 1;
         assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_EPROTO);
     }
     for (int off = -1; off <= 1; off += 2) {
-        told_fill(1);
+        fill_announced(1);
         announced.len = (size_t)((int)sizeof(announced.addr) + off);
         assert_int_equal(udp_ways_announced(&udp, 3, &read), AQ_EPROTO);
     }
@@ -104,9 +104,9 @@ static void what_makes_no_sense_is_refused(void **state)
 static void ways_have_a_route(void **state)
 {
     struct aqi_port port;
-    struct udp_tp udp = told_open(&port, false);
+    struct udp_tp udp = open_udp(&port, false);
     struct aqi_dgram_addr to, own;
-    told_fill(3);
+    fill_announced(3);
     announced.addr.at[0] = address_of("::1");
     announced.addr.at[1] = address_of("127.0.0.2");
     assert_false(udp_hook_way(&udp, 3, 0, &to, &own));
@@ -115,7 +115,7 @@ static void ways_have_a_route(void **state)
     assert_memory_equal(&own, &port.address, sizeof(own));
     assert_true(udp_hook_way(&udp, 3, 2, &to, &own));
     assert_false(udp_hook_way(&udp, 3, 3, &to, &own));
-    told_fill(2);
+    fill_announced(2);
     announced.addr.at[0] = announced.addr.at[1] = address_of("::1");
     assert_true(udp_hook_way(&udp, 3, 0, &to, &own));
     assert_false(udp_hook_way(&udp, 3, 1, &to, &own));
@@ -127,14 +127,14 @@ static void ways_have_a_route(void **state)
 static void own_address_is_the_kernels(void **state)
 {
     struct aqi_port port;
-    struct udp_tp udp = told_open(&port, true);
+    struct udp_tp udp = open_udp(&port, true);
     struct aqi_dgram_addr to, own, wanted = address_of("127.0.0.1");
     size_t len = 0;
     port.address = address_of("127.0.0.7");
-    told_fill(1);
+    fill_announced(1);
     assert_true(udp_hook_way(&udp, 3, 0, &to, &own));
     assert_memory_equal(&own, &wanted, sizeof(own));
-    told_fill(1);
+    fill_announced(1);
     assert_int_equal(udp_address(&udp.tp, &announced.addr, &len), AQ_OK);
     assert_int_equal(len, sizeof(announced.addr));
     struct udp_job_addr read;
@@ -147,7 +147,7 @@ static void own_address_is_the_kernels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(malformed_addresses_are_refused),
         cmocka_unit_test(ways_have_a_route),
         cmocka_unit_test(own_address_is_the_kernels),
     };
