@@ -241,8 +241,7 @@ aq_status aqc_wire_open(void);
 /* Send queued messages and acknowledgments, as far as credit and room allow. */
 void aqc_conn_push(struct aqc_conn *conn);
 void aqc_conn_opened(struct aqc_conn *conn); /* delivers messages received early */
-void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
-void aqc_conn_watch(struct aqc_conn *conn); /* to be called if its timeouts change */
+void aqc_conn_watch(struct aqc_conn *conn);  /* to be called if its timeouts change */
 
 /* The program keeps nearly all of the room, and the peer does not know of some that it released. */
 static inline bool aqc_conn_is_tight(const struct aqc_conn *conn)

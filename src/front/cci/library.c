@@ -201,8 +201,10 @@ static void library_times(void)
     aqc.look_at = now + LIBRARY_LOOK_MS * LIBRARY_MS;
     for (struct aqi_node *ep = aqc.eps.next; ep != &aqc.eps; ep = ep->next) {
         struct aqi_node *conns = &AQI_OF(ep, struct aqc_ep, link)->conns;
-        for (struct aqi_node *at = conns->next; at != conns; at = at->next)
-            aqc_conn_times(AQI_OF(at, struct aqc_conn, link), now);
+        for (struct aqi_node *at = conns->next; at != conns; at = at->next) {
+            struct aqc_conn *conn = AQI_OF(at, struct aqc_conn, link);
+            if (conn->watched && conn->state == AQC_OPEN) aqc_op_expire(conn, now);
+        }
     }
 }
 

@@ -344,8 +344,3 @@ void aqc_conn_watch(struct aqc_conn *conn)
     if (conn->state == AQC_OPEN && !aqc_conn_is_group(conn))
         (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
-
-void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
-{
-    if (conn->watched && conn->state == AQC_OPEN) aqc_op_expire(conn, now);
-}
