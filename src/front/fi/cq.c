@@ -26,6 +26,7 @@ void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry,
     struct afi_cq_error *error = malloc(sizeof(*error));
     if (error == NULL) abort();
     *error = (struct afi_cq_error){.entry = *entry};
+    error->entry.prov_errno = -entry->err;
     if (data != NULL) {
         error->data = *data;
         error->entry.err_data_size = sizeof(*data);

@@ -604,7 +604,7 @@ static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_ent
     at->source = source;
     afi_wait_news(&cq->wait);
 }
-/* `data`: the error data, or NULL. */
+/* Sets `prov_errno` of the entry. `data`: the error data, or NULL. */
 void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry,
                  const struct afi_name *data);
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,

@@ -111,8 +111,7 @@ static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end
                                               .data = end->data,
                                               .tag = end->tag,
                                               .olen = end->total - end->got,
-                                              .err = err,
-                                              .prov_errno = -err};
+                                              .err = err};
         afi_cq_fail(cq, &entry, stranger ? &end->source->name : NULL);
     } else if (cq != NULL && reports) {
         const struct fi_cq_tagged_entry entry = {.op_context = rx->context,
@@ -325,8 +324,7 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
                                               .flags =
                                                   FI_RECV | (request->tagged ? FI_TAGGED : FI_MSG),
                                               .tag = request->tag,
-                                              .err = FI_ENOMSG,
-                                              .prov_errno = -FI_ENOMSG};
+                                              .err = FI_ENOMSG};
         if (request->cq != NULL) afi_cq_fail(request->cq, &entry, NULL);
         return 0;
     }
@@ -408,8 +406,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, struct afi_cntr *cntr
                                               .flags = FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
                                                        (rx->many ? FI_MULTI_RECV : 0),
                                               .tag = rx->posted.tag,
-                                              .err = FI_ECANCELED,
-                                              .prov_errno = -FI_ECANCELED};
+                                              .err = FI_ECANCELED};
         afi_count(cntr, false);
         if (cq != NULL) afi_cq_fail(cq, &entry, NULL);
         receive_free(rx);

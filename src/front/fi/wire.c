@@ -111,11 +111,9 @@ void afi_op_end(struct afi_op *op, int err)
     if (err != 0 && ep->tx_cq != NULL) {
         const struct fi_cq_err_entry entry = {.op_context = op->context,
                                               .flags = op->cq_flags,
-                                              .len = 0,
                                               .data = op->data,
                                               .tag = op->tag,
-                                              .err = err,
-                                              .prov_errno = -err};
+                                              .err = err};
         afi_cq_fail(ep->tx_cq, &entry, NULL);
     } else if (err == 0 && op->report && ep->tx_cq != NULL) {
         const struct fi_cq_tagged_entry entry = {.op_context = op->context, .flags = op->cq_flags};
