@@ -620,64 +620,54 @@ static void wire_broken(struct afi_peer *peer)
     wire_abandon(peer);
 }
 
+/* Returns false if this is more credit than was used. */
+static bool wire_take_credit(struct afi_peer *peer, uint32_t credit)
+{
+    if (credit > AFI_WINDOW - peer->left) return false;
+    peer->left += credit;
+    if (credit != 0 && !aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+    return true;
+}
+
+static bool wire_handle(struct afi_peer *peer, const struct afi_wire *head,
+                        const unsigned char *bytes, size_t len)
+{
+    switch (head->kind) {
+    case AFI_MESSAGE:
+        return wire_on_message(peer, head, bytes, len);
+    case AFI_DONE:
+        return wire_on_done(peer, head);
+    case AFI_PUT:
+        return afi_target_put(peer, head, bytes, len);
+    case AFI_GET:
+        return afi_target_get(peer, head, bytes, len);
+    case AFI_BYTES:
+        return wire_on_bytes(peer, head, bytes, len);
+    case AFI_GRANT:
+        return wire_on_grant(peer, head, bytes, len);
+    case AFI_ATOMIC_REQUEST:
+        return afi_target_atomic(peer, head, bytes, len);
+    case AFI_CREDIT:
+        return len == 0;
+    case AFI_LEAVE:
+        return len == 0 && wire_on_leave(peer);
+    case AFI_AGREE:
+        return len == 0 && wire_on_agree(peer);
+    case AFI_STAY:
+        return len == 0 && wire_on_stay(peer);
+    default:
+        return false;
+    }
+}
+
 static void wire_take_long(struct afi_peer *peer, const unsigned char *bytes, size_t len)
 {
     struct afi_wire head;
-    bool fine;
-    if (len < sizeof(head)) {
+    bool whole = len >= sizeof(head);
+    if (whole) memcpy(&head, bytes, sizeof(head));
+    if (!whole || !wire_take_credit(peer, head.credit) ||
+        !wire_handle(peer, &head, bytes + sizeof(head), len - sizeof(head)))
         wire_broken(peer);
-        return;
-    }
-    memcpy(&head, bytes, sizeof(head));
-    bytes += sizeof(head);
-    len -= sizeof(head);
-    if (head.credit != 0) {
-        if (head.credit > AFI_WINDOW - peer->left) {
-            wire_broken(peer);
-            return;
-        }
-        peer->left += head.credit;
-        if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
-    }
-    switch (head.kind) {
-    case AFI_MESSAGE:
-        fine = wire_on_message(peer, &head, bytes, len);
-        break;
-    case AFI_DONE:
-        fine = wire_on_done(peer, &head);
-        break;
-    case AFI_PUT:
-        fine = afi_target_put(peer, &head, bytes, len);
-        break;
-    case AFI_GET:
-        fine = afi_target_get(peer, &head, bytes, len);
-        break;
-    case AFI_BYTES:
-        fine = wire_on_bytes(peer, &head, bytes, len);
-        break;
-    case AFI_GRANT:
-        fine = wire_on_grant(peer, &head, bytes, len);
-        break;
-    case AFI_ATOMIC_REQUEST:
-        fine = afi_target_atomic(peer, &head, bytes, len);
-        break;
-    case AFI_CREDIT:
-        fine = len == 0;
-        break;
-    case AFI_LEAVE:
-        fine = len == 0 && wire_on_leave(peer);
-        break;
-    case AFI_AGREE:
-        fine = len == 0 && wire_on_agree(peer);
-        break;
-    case AFI_STAY:
-        fine = len == 0 && wire_on_stay(peer);
-        break;
-    default:
-        fine = false;
-        break;
-    }
-    if (!fine) wire_broken(peer);
 }
 
 static AQI_INLINE void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t len)
