@@ -231,6 +231,12 @@ struct dgram_peer {
 };
 static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");
 
+/* Whether both sides have agreed on a connection, `conn`, that is still in use. */
+static inline bool dgram_is_connected(const struct dgram_peer *peer)
+{
+    return peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING;
+}
+
 /* The part of an engine that its connections share. */
 struct dgram_env {
     struct aqi_dgram_config config;

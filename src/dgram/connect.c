@@ -487,9 +487,7 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     if (len < hello->packet) return; /* truncated */
     if (!connect_challenged(dgram, hello)) return;
-    struct dgram_conn *conn = peer->conn;
-    if (peer->state == DGRAM_UP && conn->nonces[0] == hello->nonces[0] &&
-        conn->nonces[1] == hello->nonces[1]) {
+    if (peer->state == DGRAM_UP && connect_is_current(peer, hello)) {
         connect_accept_again(dgram, peer, hello);
         return;
     }
@@ -500,7 +498,7 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
     if (dgram_conn_make(dgram, peer) != AQ_OK) return;
     /* We still have the previous connection, which the peer has closed. */
-    if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);
+    if (dgram_is_connected(peer)) connect_begin_again(dgram, peer);
     peer->last_nonce = hello->nonces[0];
     connect_keys(dgram, peer->conn, peer->id, dgram->env.config.self, hello->nonces);
     connect_up(dgram, peer, hello->packet, false);
@@ -540,9 +538,7 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
                              const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    bool same = conn != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
-                memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) == 0;
-    if (same) {
+    if (connect_is_current(peer, hello)) {
         for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
             if (conn->rx[c].seen.base != hello->numbers[c]) return;
         bool quiet = connect_quiet(dgram, conn);
@@ -565,10 +561,8 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
 static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                               const struct connect_hello *hello)
 {
-    struct dgram_conn *conn = peer->conn;
-    if (peer->state != DGRAM_CLOSING && peer->state != DGRAM_UP) return;
-    if (memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) != 0) return;
-    if (!connect_quiet(dgram, conn)) {
+    if (!connect_is_current(peer, hello)) return;
+    if (!connect_quiet(dgram, peer->conn)) {
         connect_begin_again(dgram, peer);
         return;
     }
@@ -579,9 +573,9 @@ static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
 static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
                              const struct connect_hello *hello)
 {
-    bool ours = (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
-                peer->conn->cookie_out == hello->nonces[0];
-    if (ours) connect_begin_again(dgram, peer); /* it has closed the connection, but we have not */
+    /* It has closed the connection, but we have not. */
+    if (dgram_is_connected(peer) && peer->conn->cookie_out == hello->nonces[0])
+        connect_begin_again(dgram, peer);
 }
 
 /* Whether it is valid: authenticated with the job's key, and addressed to us. */

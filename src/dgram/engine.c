@@ -428,7 +428,7 @@ aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head,
     if (total > aqi_dgram_most_cast(&dgram->env.config)) return AQ_ESIZE;
     aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
-    if (peer->state != DGRAM_UP && peer->state != DGRAM_CLOSING) {
+    if (!dgram_is_connected(peer)) {
         dgram_send_soon(dgram, peer); /* it must be connected first */
         return AQ_AGAIN;
     }

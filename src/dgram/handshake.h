@@ -34,6 +34,14 @@ struct connect_hello {
 };
 static_assert(sizeof(struct connect_hello) == 112, "no padding");
 
+/* Whether a packet is of the connection that the peer has now. */
+static inline bool connect_is_current(const struct dgram_peer *peer,
+                                      const struct connect_hello *hello)
+{
+    return dgram_is_connected(peer) &&
+           memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
+}
+
 /* For one way: where to send, our address for answers, and the numbers to send. */
 struct connect_by {
     struct aqi_dgram_addr to, own;

@@ -518,8 +518,7 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
                                         const unsigned char *packet, size_t *len)
 {
     struct dgram_peer *peer = dgram_peer_of(dgram, head->source);
-    bool up = peer != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING);
-    if (!up || peer->conn->cookie_in != head->cookie) {
+    if (peer == NULL || !dgram_is_connected(peer) || peer->conn->cookie_in != head->cookie) {
         dgram_count(&dgram->env, AQI_DGRAM_DROP_COOKIE);
         if (peer != NULL && peer->state == DGRAM_IDLE)
             dgram_connect_reset(dgram, peer, head->cookie);

@@ -82,12 +82,6 @@ void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->shrink_at = now + aqi_min(aqi_max(pause, SHRINK_SOON), SHRINK_LATER);
 }
 
-static bool shrink_is_of(const struct dgram_peer *peer, const struct connect_hello *hello)
-{
-    return (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
-           memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
-}
-
 void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
                            const struct connect_hello *hello, size_t len)
 {
@@ -95,7 +89,7 @@ void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (peer->state == DGRAM_IDLE) /* the packets that a RESET would answer do not arrive */
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
                          dgram->env.config.packet, 0);
-    if (!shrink_is_of(peer, hello)) return;
+    if (!connect_is_current(peer, hello)) return;
     peer->state = DGRAM_UP; /* it has more to send */
     const struct connect_by by = {.to = peer->addr,
                                   .own = dgram->env.config.address,
@@ -108,7 +102,7 @@ void dgram_shrink_on_probed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                             const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    if (!shrink_is_of(peer, hello) || !conn->searching) return;
+    if (!connect_is_current(peer, hello) || !conn->searching) return;
     if (hello->numbers[1] != conn->searches) return;
     conn->heard = dgram->env.now;
     if (hello->packet < conn->search.largest) {

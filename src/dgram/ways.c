@@ -82,12 +82,6 @@ void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer)
     }
 }
 
-static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hello *hello)
-{
-    return (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
-           memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
-}
-
 /* Numbers only grow, so replayed packets are ignored. */
 void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len)
@@ -99,7 +93,7 @@ void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
                          dgram->env.config.packet, 0);
     }
-    if (!ways_is_over(peer, hello) || hello->numbers[1] <= peer->conn->moved_in) return;
+    if (!connect_is_current(peer, hello) || hello->numbers[1] <= peer->conn->moved_in) return;
     peer->conn->moved_in = hello->numbers[1];
     peer->conn->searching = false;
     dgram_way_adopt(dgram, peer, hello);
@@ -116,7 +110,7 @@ void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
                         const struct connect_hello *hello, size_t len)
 {
     struct connect_by by;
-    if (!ways_is_over(peer, hello) || hello->numbers[0] >= AQI_DGRAM_WAYS) return;
+    if (!connect_is_current(peer, hello) || hello->numbers[0] >= AQI_DGRAM_WAYS) return;
     if (len < hello->packet) return;
     if (hello->numbers[1] <= peer->conn->moved_back || hello->numbers[1] > peer->conn->moves)
         return;
