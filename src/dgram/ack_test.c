@@ -74,7 +74,6 @@ static void open_friends(void)
 /* Acknowledgements are delayed by 50 us, since none of these has a reply. */
 static void a_lost_tail_is_probed(void **state)
 {
-    (void)state;
     open_friends();
     for (unsigned lost = 1; lost <= 2; lost++) {
         uint64_t resent = of_friend(AQI_DGRAM_RESENT);
@@ -102,7 +101,6 @@ static void a_lost_tail_is_probed(void **state)
  */
 static void what_is_overtaken_is_waited_for(void **state)
 {
-    (void)state;
     for (unsigned reordered = 0; reordered < 2; reordered++) {
         open_friends();
         if (reordered) friends()->reorder = 4 * DGRAM_REORDER;
@@ -125,7 +123,6 @@ static void what_is_overtaken_is_waited_for(void **state)
 /* A packet that arrives late was overtaken, not lost: from then on more may overtake one. */
 static void reordering_is_learnt(void **state)
 {
-    (void)state;
     unsigned before = DGRAM_REORDER;
     open_friends();
     for (unsigned i = 0; i < 3; i++) {
@@ -152,7 +149,6 @@ static void reordering_is_learnt(void **state)
 /* There are few probes, then timeouts, each twice as long as the one before. */
 static void a_peer_that_computes_is_not_stormed(void **state)
 {
-    (void)state;
     open_friends();
     uint64_t resent = of_friend(AQI_DGRAM_RESENT);
     absent = true;
@@ -185,7 +181,6 @@ static uint64_t repeated(uint64_t every)
 /* Karn's algorithm alone would never let it learn how long answers to probed packets take. */
 static void how_long_answers_take_is_learnt(void **state)
 {
-    (void)state;
     for (uint64_t every = 50 * US; every < 2000 * US; every += every / 2) {
         open_friends();
         assert_true(repeated(every) <= 8);
@@ -197,7 +192,6 @@ static void how_long_answers_take_is_learnt(void **state)
 /* All answers come at once except every twentieth, which a mean does not show. */
 static void needless_probes_make_patient(void **state)
 {
-    (void)state;
     open_friends();
     uint64_t before = 0, counted[2];
     for (unsigned part = 0; part < AQI_COUNT_OF(counted); part++) {
@@ -219,7 +213,6 @@ static void needless_probes_make_patient(void **state)
 /* The acknowledgement of a retransmission shows whether that was needed. */
 static void acknowledgements_tell_what_was_needed(void **state)
 {
-    (void)state;
     static const struct {
         bool lost, late, unheard; /* the packet is lost; it is late; its acknowledgement is lost */
         bool twice;               /* the network repeats the next one */

@@ -5,7 +5,6 @@
 /* No cookie looks like the beginning of a handshake. */
 static void test_cookies(void **state)
 {
-    (void)state;
     macs_are_handshakes = true;
     open_world(false);
     macs_are_handshakes = false;
@@ -20,7 +19,6 @@ static void test_cookies(void **state)
 static void test_challenges(void **state)
 {
     uint64_t nonces[2];
-    (void)state;
     for (uint8_t i = 0; i < 2; i++) {
         options.secret[0] = i;
         open_world(false);
@@ -34,7 +32,6 @@ static void test_challenges(void **state)
 /* Counters are decremented when a connection ends. */
 static void test_ends(void **state)
 {
-    (void)state;
     open_world(false);
     const struct aqi_dgram *dgram = world.dgram[VICTIM];
     assert_int_equal(dgram->conns, 2);
@@ -60,7 +57,6 @@ static void test_begins_again(void **state)
 {
     static const unsigned char letter[64];
     struct dgram_packet *before[LETTERS];
-    (void)state;
     open_world(false);
     struct aqi_dgram *victim = world.dgram[VICTIM];
     struct dgram_conn *conn = peer_of(LIAR)->conn;
@@ -131,7 +127,6 @@ static void test_begins_again(void **state)
 static void test_reset_and_forged_cookies(void **state)
 {
     static const unsigned char letter[64];
-    (void)state;
     open_world(false);
     begin(FRIEND, DGRAM_NUMBERED);
     const uint64_t closed = forged.head.cookie;
@@ -152,7 +147,6 @@ static void test_reset_and_forged_cookies(void **state)
 /* Whatever their cookies, packets of unknown connections are answered at a limited rate. */
 static void test_resets(void **state)
 {
-    (void)state;
     for (unsigned known = 0; known < 2; known++) {
         open_world(false);
         begin(FRIEND, DGRAM_NUMBERED);

@@ -10,7 +10,6 @@
 static void test_computes_before_it_sends(void **state)
 {
     struct aqi_dgram_peer_info info;
-    (void)state;
     pair_open(1, 10 * SECOND, 1);
     assert_int_equal(say(0, 0), AQ_OK);
     run(SECOND / 10);
@@ -36,7 +35,6 @@ static void test_computes_before_it_sends(void **state)
 static void test_measured_without_progress(void **state)
 {
     struct aqi_dgram_peer_info info;
-    (void)state;
     pair_open(1, 10 * SECOND, 1);
     assert_int_equal(say(1, 0), AQ_OK); /* connects */
     run(SECOND / 10);
@@ -91,7 +89,6 @@ static void answer(void)
 static void test_left_at_unknown_time(void **state)
 {
     enum { MANY = 2000 };
-    (void)state;
     open_late();
     assert_int_equal(say(0, 0), AQ_OK);
     aqi_dgram_progress(net.end[0], true, net.now);
@@ -110,7 +107,6 @@ static void test_lost_at_unknown_time(void **state)
 {
     enum { BYTES = 16 * LARGEST };
     static unsigned char from[BYTES], to[BYTES];
-    (void)state;
     open_late();
     net.memory = from;
     net.apart = from;
@@ -133,7 +129,6 @@ static void test_lost_at_unknown_time(void **state)
 static void test_answer_lost_after_absence(void **state)
 {
     struct aqi_dgram_peer_info info;
-    (void)state;
     open_late();
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(say(0, 0), AQ_OK);

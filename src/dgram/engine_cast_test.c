@@ -34,7 +34,6 @@ static uint64_t count_of(unsigned node, enum aqi_dgram_counter counter)
 
 static void casts_arrive(void **state)
 {
-    (void)state;
     for (unsigned mac = 0; mac < 2; mac++) {
         open_cast(0, mac != 0, true);
         cast_connect();
@@ -53,7 +52,6 @@ static void casts_arrive(void **state)
 
 static void casts_get_lost(void **state)
 {
-    (void)state;
     open_cast(300, false, true);
     cast_connect();
     unsigned before = world.node[1].requests;
@@ -69,7 +67,6 @@ static void casts_get_lost(void **state)
 /* A peer that does not accept them drops them; other messages are delivered as usual. */
 static void casts_are_refused(void **state)
 {
-    (void)state;
     open_cast(0, false, false);
     cast_connect();
     assert_int_equal(world.node[1].requests, 0);
@@ -83,7 +80,6 @@ static void casts_are_refused(void **state)
 
 static void casts_have_a_limit(void **state)
 {
-    (void)state;
     for (unsigned mac = 0; mac < 2; mac++) {
         struct aqi_dgram_config config = {.packet = LARGEST / 16 * 16, .authenticate = mac != 0};
         size_t most = aqi_dgram_most_cast(&config) - (HEAD + 15) / 16 * 16;
@@ -101,7 +97,6 @@ static void casts_have_a_limit(void **state)
 /* A process that makes no calls gets every one of them when it does. */
 static void casts_are_parked(void **state)
 {
-    (void)state;
     open_cast(0, false, true);
     cast_connect();
     unsigned before = world.node[1].requests;

@@ -4,7 +4,6 @@
 /* If the path is known nothing larger is tried, which would take time, and nothing is logged. */
 static void test_known_path(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     for (unsigned first = 0; first < NODES; first++) {
         begin(0, false);
@@ -23,7 +22,6 @@ static void test_known_path(void **state)
 
 static void test_small_path(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     begin(0, false);
     world.path = 1472;
@@ -41,7 +39,6 @@ static void test_small_path(void **state)
  * retransmissions. */
 static void test_longer_path(void **state)
 {
-    (void)state;
     begin(0, false);
     for (unsigned i = 0; i < 40; i++) {
         if (i == 20) world.late = 900000;
@@ -56,7 +53,6 @@ static void test_longer_path(void **state)
 /* Full buffers lose packets of all sizes: that does not make the path a small one. */
 static void test_choked_path(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     static const unsigned chokes[] = {300, 600, 800, 950, 1000};
     for (unsigned i = 0; i < 5 * sizeof(chokes) / sizeof(chokes[0]); i++) {
@@ -83,7 +79,6 @@ static void test_choked_path(void **state)
  */
 static void test_small_path_to_busy(void **state)
 {
-    (void)state;
     static const uint64_t turns_ms[] = {5, 20, 50, 100, 150, 200, 300, 400};
     for (unsigned i = 0; i < 4 * AQI_COUNT_OF(turns_ms); i++) {
         begin(0, false);
@@ -103,7 +98,6 @@ static void test_small_path_to_busy(void **state)
 /* A small path that loses packets is detected, too, even if it is small one way only. */
 static void test_small_lossy_path(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     for (unsigned i = 0; i < 20; i++) {
         begin(200, false);
@@ -126,7 +120,6 @@ static void test_small_lossy_path(void **state)
 static void test_path_that_shrinks(void **state)
 {
     enum { FIRST = 5, ALL = 40 };
-    (void)state;
     struct aqi_dgram_peer_info info;
     for (unsigned i = 0; i < 32; i++) {
         begin(i % 4 / 2 * 20, i % 2 != 0);
@@ -170,7 +163,6 @@ static void test_path_that_shrinks(void **state)
 /* It may shrink again, and be too small for the first slices. */
 static void test_path_that_shrinks_again(void **state)
 {
-    (void)state;
     begin(0, true);
     assert_int_equal(send_one(&world.node[0], 60000, 0), AQ_OK);
     settle(1000000000);
@@ -189,7 +181,6 @@ static void test_path_that_shrinks_again(void **state)
 /* A peer that computes acknowledges nothing, but answers probes: the path has not changed. */
 static void test_computing_is_no_small_path(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     begin(0, false);
     assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);
@@ -212,7 +203,6 @@ static void test_computing_is_no_small_path(void **state)
 /* Slices that arrive while the process computes are assembled, and the packet is parked. */
 static void test_path_to_computing_shrinks(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         begin(0, i != 0);
         assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);

@@ -27,14 +27,12 @@ static void messages(unsigned loss, bool authenticate)
 
 static void test_messages(void **state)
 {
-    (void)state;
     messages(0, false);
     messages(0, true);
 }
 
 static void test_messages_lost(void **state)
 {
-    (void)state;
     messages(10, false);
     messages(200, true);
 }
@@ -46,7 +44,6 @@ static void test_computes(void **state)
     enum { SENT = 40 };
     struct done done = {0};
     struct aqi_dgram_peer_info info;
-    (void)state;
     dead_after = 1000000000;
     begin(20, true);
     dead_after = 0;
@@ -86,7 +83,6 @@ static void test_computes(void **state)
 static void test_handler_waits(void **state)
 {
     enum { FOR = 500000 /* ns */, SIZE = 20000, ENOUGH = 500 };
-    (void)state;
     begin(0, false);
     struct node *here = &world.node[0], *there = &world.node[1];
     unsigned sent = 0;
@@ -111,7 +107,6 @@ static void test_handler_waits(void **state)
 /* Both begin; packets of the side that accepts do not overtake its ACCEPT. */
 static void test_crossing(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++) {
         begin(0, false);
         world.random = seed;
@@ -134,7 +129,6 @@ static void test_at_once(void **state)
 {
     enum { AT_ONCE = 3, ROUNDS = 3 };
     unsigned sent = 0;
-    (void)state;
     at_once = AT_ONCE;
     begin(0, false);
     at_once = 0;
@@ -215,7 +209,6 @@ static void transfers(unsigned loss)
 
 static void test_transfers(void **state)
 {
-    (void)state;
     transfers(0);
     transfers(50);
 }
@@ -224,7 +217,6 @@ static void test_transfers(void **state)
 static void test_bursts(void **state)
 {
     struct done done = {0};
-    (void)state;
     begin(0, false);
     struct node *here = &world.node[0];
     uint64_t there = (uintptr_t)world.node[1].memory;
@@ -246,7 +238,6 @@ static void test_bursts(void **state)
  * more Longs are begun than the peer keeps track of. */
 static void test_late_heads(void **state)
 {
-    (void)state;
     enum { COUNT = 5000, SIZE = 600 };
     static struct done done[COUNT];
     begin(0, false);
@@ -276,7 +267,6 @@ static void test_late_heads(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     static const size_t sizes[] = {8, 5000, 100000};
     begin(20, false);
     struct node *here = &world.node[0], *there = &world.node[1];
@@ -305,7 +295,6 @@ static void test_refused(void **state)
 
 static void test_forget(void **state)
 {
-    (void)state;
     struct done done = {0};
     begin(0, false);
     struct node *here = &world.node[0], *there = &world.node[1];
@@ -323,7 +312,6 @@ static void test_forget(void **state)
 
 static void test_idle_close(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     begin(0, false);
     for (unsigned i = 0; i < 3; i++) {
@@ -342,7 +330,6 @@ static void test_idle_close(void **state)
 /* A peer that does not answer is asked now and then, no matter how much is pending for it. */
 static void test_silence(void **state)
 {
-    (void)state;
     begin(0, false);
     struct node *here = &world.node[0];
     assert_int_equal(send_one(here, 10, 0), AQ_OK);
@@ -363,7 +350,6 @@ static void test_silence(void **state)
  * other one is alive. */
 static void test_unheard_beginner(void **state)
 {
-    (void)state;
     dead_after = 5000000000;
     begin(0, false);
     world.unasked = true;
@@ -383,7 +369,6 @@ static void test_unheard_beginner(void **state)
 /* A peer that does not answer, connected or not, is lost after the time allowed. */
 static void test_dead(void **state)
 {
-    (void)state;
     dead_after = 1000000000;
     for (unsigned connected = 0; connected < 2; connected++) {
         begin(0, false);
@@ -407,7 +392,6 @@ static void test_dead(void **state)
  * messages arrive, but their sender does not learn that before the first of the bulk arrives. */
 static void test_lost_acknowledgements(void **state)
 {
-    (void)state;
     struct aqi_dgram_peer_info info;
     for (uint64_t ms = 80; ms < 320; ms += 20) {
         begin(0, false);
@@ -442,7 +426,6 @@ static void test_lost_acknowledgements(void **state)
  */
 static void test_window_lost(void **state)
 {
-    (void)state;
     struct done done = {0};
     begin(0, false);
     struct node *here = &world.node[0];
@@ -466,7 +449,6 @@ static void test_window_lost(void **state)
 
 static void test_restart(void **state)
 {
-    (void)state;
     begin(0, false);
     aqi_dgram_tell(world.node[0].dgram); /* it rides on packets */
     assert_false(aqi_dgram_told(world.node[1].dgram));
@@ -485,7 +467,6 @@ static void test_restart(void **state)
 
 static void test_down(void **state)
 {
-    (void)state;
     struct done done = {0};
     begin(1000, false);
     struct node *here = &world.node[0];

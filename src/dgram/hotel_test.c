@@ -33,7 +33,6 @@ static uint64_t earliest(void)
 
 static void all_are_woken_in_time(void **unused)
 {
-    (void)unused;
     const char *seed = getenv("TEST_SEED");
     state = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     uint64_t now = 5000000000;
@@ -64,7 +63,6 @@ static void all_are_woken_in_time(void **unused)
 
 static void who_stays_long_wakes_nobody(void **unused)
 {
-    (void)unused;
     uint64_t now = UINT64_C(1) << 40, minute = 60000000000;
     unsigned wakes = 0, woken = 0;
     for (unsigned i = 0; i < GUESTS; i++) {

@@ -37,7 +37,6 @@ static void rounds(unsigned times, uint64_t rtt, unsigned lost)
 
 static void time_outs(void **state)
 {
-    (void)state;
     begin();
     assert_int_equal(dgram_pace_timeout(&pace, 0), MS); /* nothing measured yet */
     rounds(50, RTT, 0);
@@ -58,7 +57,6 @@ static void time_outs(void **state)
 
 static void tails(void **state)
 {
-    (void)state;
     begin();
     assert_int_equal(dgram_pace_tail(&pace), dgram_pace_timeout(&pace, 0)); /* nothing measured */
     for (unsigned i = 0; i < 100; i++)
@@ -91,7 +89,6 @@ static void tails(void **state)
 
 static void the_window_grows_when_it_is_what_limits(void **state)
 {
-    (void)state;
     begin();
     size_t first = pace.window;
     rounds(2, RTT, 0);
@@ -109,7 +106,6 @@ static void the_window_grows_when_it_is_what_limits(void **state)
 
 static void delay_and_loss_make_it_smaller(void **state)
 {
-    (void)state;
     begin();
     rounds(20, RTT, 0);
     rounds(1, 4 * RTT, 0); /* a short queue: by at most half */
@@ -139,7 +135,6 @@ static void delay_and_loss_make_it_smaller(void **state)
 /* In the same queue a flow with a larger window yields to one with a smaller window. */
 static void flows_come_to_equal_windows(void **state)
 {
-    (void)state;
     struct dgram_pace flows[2];
     for (unsigned i = 0; i < 2; i++) {
         begin();
@@ -163,7 +158,6 @@ static void flows_come_to_equal_windows(void **state)
  * back. */
 static void the_path_is_measured_anew(void **state)
 {
-    (void)state;
     begin();
     rounds(200, 3 * RTT, 0);
     assert_int_equal(pace.base, 3 * RTT);
@@ -193,7 +187,6 @@ static void the_path_is_measured_anew(void **state)
 /* A round without measurements does not show that there was no queue. */
 static void nothing_measured_is_no_empty_queue(void **state)
 {
-    (void)state;
     begin();
     rounds(20, RTT, 0);
     rounds(20, 20 * RTT, 0);
@@ -207,7 +200,6 @@ static void nothing_measured_is_no_empty_queue(void **state)
 /* At most 1.25 windows leave per round trip, plus a burst. */
 static void what_leaves_is_spread(void **state)
 {
-    (void)state;
     begin();
     assert_true(dgram_pace_when(&pace, PACKET, 0, now) <= now); /* nothing known: at once */
     rounds(20, RTT, 0);
@@ -243,7 +235,6 @@ static size_t bytes_after(uint64_t away)
  * window. */
 static void after_computing_a_window_leaves(void **state)
 {
-    (void)state;
     begin();
     rounds(20, RTT, 0);
     rounds(1, RTT, 30); /* ends the doubling */
@@ -258,7 +249,6 @@ static void after_computing_a_window_leaves(void **state)
 
 static void silence_starts_anew(void **state)
 {
-    (void)state;
     begin();
     size_t first = pace.window;
     rounds(30, RTT, 0);
@@ -290,7 +280,6 @@ static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned los
  */
 static void a_receiver_that_computes(void **state)
 {
-    (void)state;
     static const uint64_t pauses[] = {200 * US, MS, 5 * MS, 20 * MS};
     for (size_t i = 0; i < AQI_COUNT_OF(pauses); i++) {
         begin();
@@ -316,7 +305,6 @@ static void a_receiver_that_computes(void **state)
 /* Impossible times, from a peer that lies, harm nothing but the pace to that peer. */
 static void times_that_cannot_be(void **state)
 {
-    (void)state;
     static const uint64_t times[] = {0, 1, US, MS, UINT64_C(1) << 40, 7};
     begin();
     for (unsigned i = 0; i < 2000; i++) {

@@ -66,7 +66,6 @@ static bool valid(const unsigned char *packet, size_t len, uint8_t flags)
 
 static void each_kind_cut_anywhere(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(kinds); i++) {
         const struct kind *k = &kinds[i];
         unsigned char packet[MOST] = {0};
@@ -91,7 +90,6 @@ static void each_kind_cut_anywhere(void **state)
 
 static void each_kind_where_it_may_be(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(kinds); i++) {
         const struct kind *k = &kinds[i];
         unsigned char packet[MOST] = {0};
@@ -123,7 +121,6 @@ static void each_kind_at_its_bounds(void **state)
         {DGRAM_SACK, 1, 0, 8, 8 * DGRAM_SACK_WORDS},
         {DGRAM_SLICE, 0, 0, 1, 0},
     };
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(bounds); i++) {
         unsigned char packet[MOST] = {0};
         const uint8_t kind = bounds[i].kind, flags = bounds[i].flags;
@@ -145,7 +142,6 @@ static void each_kind_at_its_bounds(void **state)
 /* A record shorter than its head, the last in its packet. */
 static void heads_cut_off(void **state)
 {
-    (void)state;
     for (uint8_t kind = DGRAM_MESSAGE; kind < DGRAM_RECORDS; kind++)
         for (uint16_t len = 0; len < sizeof(struct dgram_record); len++) {
             unsigned char packet[MOST] = {0};
@@ -161,7 +157,6 @@ static void heads_cut_off(void **state)
 /* Padding has at least four bytes, like the shortest record. */
 static void padding(void **state)
 {
-    (void)state;
     unsigned char packet[MOST] = {0};
     for (size_t len = 0; len <= 16; len++)
         assert_int_equal(valid(packet, HEAD + len, DGRAM_NUMBERED), len == 0 || len >= 4);
@@ -169,7 +164,6 @@ static void padding(void **state)
 
 static void a_message_is_all_its_own(void **state)
 {
-    (void)state;
     struct dgram_record record;
     const unsigned char *bytes;
     unsigned char packet[MOST];

@@ -32,7 +32,6 @@ static void fill(uint32_t most)
 static void test_bounds(void **state)
 {
     enum { FEW = 31, PACKETS = DGRAM_WINDOW };
-    (void)state;
     open_world(false);
     world.cut = true;
     struct aqi_dgram *dgram = world.dgram[VICTIM];
@@ -47,7 +46,6 @@ static void test_bounds(void **state)
 /* The two channels are numbered independently. */
 static void test_channels(void **state)
 {
-    (void)state;
     open_world(false);
     assert_true(parks(0, 0));
     assert_true(parks(0, DGRAM_ON_DATA));
@@ -60,7 +58,6 @@ static void test_channels(void **state)
 static void park_another(void *arg, uint32_t source, bool request, unsigned char *message,
                          size_t len)
 {
-    (void)arg, (void)source, (void)request, (void)message, (void)len;
     world.delivered++;
     assert_true(parks(5, 0));
 }
@@ -70,7 +67,6 @@ static void park_another(void *arg, uint32_t source, bool request, unsigned char
 static void test_parked_meanwhile(void **state)
 {
     static alignas(16) unsigned char packet[sizeof(forged.bytes)];
-    (void)state;
     open_world(false);
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     dgram->env.hooks.deliver = park_another;

@@ -15,7 +15,6 @@ static bool fragment(uint32_t id, uint64_t total, uint64_t offset, size_t n)
 
 static void test_fragments(void **state)
 {
-    (void)state;
     open_world(false);
     /* The first fragment says how much to allocate. */
     assert_false(fragment(1, MOST, 0, 16));
@@ -55,7 +54,6 @@ static void test_fragments(void **state)
 static void test_too_many_messages(void **state)
 {
     enum { INCOMING = 1 << 16 };
-    (void)state;
     open_world(false);
     struct dgram_conn *conn = peer_of(LIAR)->conn;
     for (uint32_t id = 1; id <= 100; id++) { /* complete ones make room for others */
@@ -97,7 +95,6 @@ static bool put(uint32_t id, size_t offset, size_t n, uint8_t flags)
 
 static void test_longs(void **state)
 {
-    (void)state;
     open_world(false);
     assert_false(put(1, 0, 100, DGRAM_OF_LONG));
     assert_true(long_head(1, 99)); /* more has arrived than belongs to it */
@@ -139,7 +136,6 @@ static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
 static void test_puts(void **state)
 {
     struct dgram_record record;
-    (void)state;
     open_world(false);
     world.cut = true;
     assert_false(put(1, 0, 3, 0));
@@ -171,7 +167,6 @@ static void test_puts(void **state)
 /* Many refused puts in one packet: an answer reports as many as a packet has room for. */
 static void test_many_refusals(void **state)
 {
-    (void)state;
     open_world(false);
     world.cut = true;
     begin(LIAR, DGRAM_NUMBERED);
@@ -201,7 +196,6 @@ static void test_gets(void **state)
 {
     struct dgram_record record;
     const uint64_t at = (uintptr_t)reach;
-    (void)state;
     open_world(false);
     world.cut = true;
     get(1, at, 0);
@@ -239,7 +233,6 @@ static bool answer(uint32_t from, uint32_t id, uint64_t offset, size_t n)
 static void test_answers(void **state)
 {
     enum { LEN = 100 };
-    (void)state;
     open_world(false);
     world.cut = true;
     memset(got, 0x55, sizeof(got));
@@ -288,7 +281,6 @@ static bool message_with(uint32_t seq, enum aqi_dgram_counter counter)
 
 static void test_numbers(void **state)
 {
-    (void)state;
     open_world(false);
     world.cut = true;
     const struct dgram_seen *seen = &peer_of(LIAR)->conn->rx[AQI_DGRAM_COMMAND].seen;
@@ -320,7 +312,6 @@ static void test_numbers(void **state)
 static void test_when_acknowledged(void **state)
 {
     enum { UNACKED = 16 };
-    (void)state;
     open_world(false);
     struct dgram_conn *conn = peer_of(LIAR)->conn;
     run(1000000);
@@ -347,7 +338,6 @@ static void test_when_acknowledged(void **state)
 static void test_not_closed(void **state)
 {
     static alignas(16) unsigned char packet[sizeof(struct dgram_head)];
-    (void)state;
     open_world(false);
     struct dgram_peer *peer = peer_of(LIAR);
     for (unsigned how = 0; how < 4; how++) {
@@ -372,7 +362,6 @@ static void test_order(void **state)
     static const struct {
         uint16_t comes, latest;
     } steps[] = {{0xfff0, 0xfff0}, {0xffff, 0xffff}, {5, 5}, {3, 5}, {0xffff, 5}, {6, 6}};
-    (void)state;
     open_world(false);
     const struct dgram_rx *rx = &peer_of(LIAR)->conn->rx[AQI_DGRAM_DATA];
     assert_false(rx->ordered);
@@ -388,7 +377,6 @@ static void test_order(void **state)
 /* Peers that send bulk share the port's room. */
 static void test_who_is_active(void **state)
 {
-    (void)state;
     open_world(false);
     assert_int_equal(world.dgram[VICTIM]->env.actives, 0);
     for (unsigned i = 0; i < 6; i++) {
@@ -403,7 +391,6 @@ static void test_who_is_active(void **state)
 
 static void test_heads(void **state)
 {
-    (void)state;
     open_world(false);
     for (size_t len = 0; len < sizeof(struct dgram_head); len++) {
         begin(LIAR, DGRAM_ASKS);
@@ -430,7 +417,6 @@ static void test_heads(void **state)
 
 static void test_macs(void **state)
 {
-    (void)state;
     open_world(true);
     for (size_t more = 0; more < DGRAM_TAG; more++) {
         begin(LIAR, 0);
@@ -461,7 +447,6 @@ static bool request(uint32_t from, enum aqi_dgram_counter counter)
 static void test_pool(void **state)
 {
     enum { POOL = 16, LEAST = 8 };
-    (void)state;
     open_world(false);
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     for (unsigned i = 0; i < POOL; i++)
@@ -507,7 +492,6 @@ static void test_pool(void **state)
 static void test_pool_for_one(void **state)
 {
     enum { POOL = 16 };
-    (void)state;
     open_world(false);
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
@@ -525,7 +509,6 @@ static void test_pool_for_one(void **state)
 /* A peer whose requests fill the pool is lost: the others get its room. */
 static void test_pool_of_a_lost_peer(void **state)
 {
-    (void)state;
     open_world(false);
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     while (request(LIAR, AQI_DGRAM_RECEIVED))
@@ -542,7 +525,6 @@ static void test_pool_of_a_lost_peer(void **state)
 /* Peers take turns in a pool of one place, whatever their ids. */
 static void test_turns(void **state)
 {
-    (void)state;
     options.pool = options.least = 1;
     for (uint32_t first = 0; first < VICTIM; first++) {
         uint32_t second = 1 - first;
@@ -602,7 +584,6 @@ static size_t image_of_message(unsigned char *image)
 static void test_slices(void **state)
 {
     unsigned char image[PACKET];
-    (void)state;
     open_world(false);
     size_t len = image_of_message(image);
     assert_true(len > 160);
@@ -627,7 +608,6 @@ static void test_slices(void **state)
 
 static void test_bounds_of_slices(void **state)
 {
-    (void)state;
     open_world(false);
     assert_false(slice(PACKET, 0, NULL, 16));
     assert_true(slice(PACKET + 1, 0, NULL, 16));
@@ -657,7 +637,6 @@ static void test_bounds_of_slices(void **state)
 static void test_what_slices_make(void **state)
 {
     unsigned char image[PACKET], other[PACKET];
-    (void)state;
     open_world(false);
     size_t len = image_of_message(image);
     assert_false(slice(len, 0, image, 32)); /* forgotten when another packet begins, */

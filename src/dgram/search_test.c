@@ -63,7 +63,6 @@ static unsigned find(uint16_t largest, struct path *path, uint16_t *found)
 static void every_size_is_found(void **state)
 {
     static const uint16_t largest[] = {592, 1440, 1472, 3968, 8944, 32768, AQI_DGRAM_MOST_PACKET};
-    (void)state;
     for (unsigned l = 0; l < AQI_COUNT_OF(largest); l++)
         for (unsigned carries = AQI_DGRAM_LEAST_PACKET;
              carries<largest[l]; carries += largest[l]> 9000 ? 333 : 1) {
@@ -84,7 +83,6 @@ static void losses_make_it_longer(void **state)
 {
     enum { TIMES = 2000 };
     static const unsigned losses[] = {10, 50, 200};
-    (void)state;
     for (unsigned l = 0; l < AQI_COUNT_OF(losses); l++) {
         unsigned smaller = 0, rounds = 0;
         for (unsigned i = 0; i < TIMES; i++) {
@@ -103,7 +101,6 @@ static void losses_make_it_longer(void **state)
 /* A full buffer takes none of the packets, or some; another never takes large ones. */
 static void what_does_not_leave_is_as_good_as_lost(void **state)
 {
-    (void)state;
     struct dgram_search search = {0};
     dgram_search_begin(&search, 8944, 0);
     for (unsigned i = 0; i < 50; i++) {
@@ -124,7 +121,6 @@ static void what_does_not_leave_is_as_good_as_lost(void **state)
  */
 static void long_rounds_become_short(void **state)
 {
-    (void)state;
     struct dgram_search search = {0};
     uint16_t sizes[DGRAM_SEARCH_SIZES];
     dgram_search_begin(&search, 1472, 0);
@@ -154,7 +150,6 @@ static void long_rounds_become_short(void **state)
 /* If nothing passes, as with a host that is down, the path is not known to be small. */
 static void silence_says_nothing(void **state)
 {
-    (void)state;
     struct dgram_search search = {0};
     struct path path = {.carries = 100};
     dgram_search_begin(&search, 1472, 0);
@@ -183,7 +178,6 @@ static void silence_says_nothing(void **state)
 /* The route changes during the search, and sizes that have passed no longer do. */
 static void path_shrinks_during_the_search(void **state)
 {
-    (void)state;
     struct dgram_search search = {0};
     struct path path = {.carries = 1400};
     dgram_search_begin(&search, 1472, 0);

@@ -17,7 +17,6 @@ static void expect_silent(unsigned times)
 /* The user is warned, then the peer is lost; also if only small packets pass. */
 static void test_never_reached(void **state)
 {
-    (void)state;
     for (unsigned small_passes = 0; small_passes < 2; small_passes++) {
         begin();
         net.cut[0] = !small_passes;
@@ -43,7 +42,6 @@ static void test_never_reached(void **state)
 static void test_silent_later(void **state)
 {
     struct aqi_dgram_peer_info info;
-    (void)state;
     for (unsigned anew = 0; anew < 2; anew++) {
         begin();
         assert_int_equal(say(0, 0), AQ_OK);
@@ -67,7 +65,6 @@ static void test_silent_later(void **state)
 /* Nothing is reported while no answer is due, however long, nor in gaps between answers. */
 static void test_not_silent(void **state)
 {
-    (void)state;
     begin();
     run(60 * SECOND);
     for (unsigned i = 0; i < 10; i++) {

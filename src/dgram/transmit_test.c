@@ -49,7 +49,6 @@ static void put_what_is_apart(unsigned loss, bool authenticates)
 
 static void what_cannot_be_read_waits(void **unused)
 {
-    (void)unused;
     put_what_is_apart(0, false);
     put_what_is_apart(0, true);
     put_what_is_apart(50, false);
@@ -62,7 +61,6 @@ static void equal_pieces_share_bursts(void **unused)
     enum { COUNT = 100, BIT_MORE = LARGEST + LARGEST / 8 };
     static unsigned char from[BIT_MORE], to[BIT_MORE];
     const unsigned char head[16] = {0};
-    (void)unused;
     pair_authenticates = false;
     for (unsigned put = 0; put < 2; put++) {
         pair_open(1, 10 * SECOND, 1);

@@ -18,7 +18,6 @@ static void test_connects(void **state)
         unsigned way;
     } rows[] = {
         {false, false, 10 * MS, 0}, {true, false, 300 * MS, 1}, {false, true, 3 * SECOND, 1}};
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         pair_open(NETWORKS, 20 * SECOND, 1);
         net.cut[0] = rows[i].cut;
@@ -35,7 +34,6 @@ static void test_connects(void **state)
 /* There and back again, whichever side has something to send. */
 static void test_moves(void **state)
 {
-    (void)state;
     for (uint32_t from = 0; from < ENDS; from++) {
         pair_open(NETWORKS, 20 * SECOND, 2);
         assert_int_equal(say(0, 1), AQ_OK);
@@ -67,7 +65,6 @@ static void test_moves(void **state)
  */
 static void test_moves_to_smaller(void **state)
 {
-    (void)state;
     for (uint32_t from = 0; from < ENDS; from++) {
         pair_open(NETWORKS, 20 * SECOND, 4);
         net.most = 1000;
@@ -92,7 +89,6 @@ static void test_moves_to_smaller(void **state)
 /* If its own network recovers before that, it stays. */
 static void test_stays(void **state)
 {
-    (void)state;
     pair_open(NETWORKS, 20 * SECOND, 4);
     net.most = 1000;
     assert_int_equal(say(0, 1), AQ_OK);
@@ -111,7 +107,6 @@ static void test_stays(void **state)
 /* An idle connection is closed over the remaining way, and the next one made over it. */
 static void test_closes(void **state)
 {
-    (void)state;
     pair_open(NETWORKS, 20 * SECOND, 3);
     assert_int_equal(say(0, 1), AQ_OK);
     run(SECOND);
@@ -130,7 +125,6 @@ static void test_closes(void **state)
 /* Whichever network is cut and when, as long as the other is not: each message arrives once. */
 static void test_any_cuts(void **state)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
         uint64_t sum[ENDS] = {0};
         unsigned said[ENDS] = {0};

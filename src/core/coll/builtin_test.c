@@ -44,7 +44,6 @@ static const struct {
 
 static void each_operator_on_each_type(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < AQI_COUNT_OF(operators); k++) {
         CHECK_TYPE(AQ_TYPE_I32, int32_t);
         CHECK_TYPE(AQ_TYPE_U32, uint32_t);
@@ -61,7 +60,6 @@ static void signs_matter_where_they_do(void **state)
     size_t element;
     const int32_t minus = -1;
     int32_t low = 1, high = 1, sum = INT32_MIN;
-    (void)state;
     coll_builtin(AQ_TYPE_I32, AQ_OP_MIN, &element)(&minus, &low, 1, NULL);
     coll_builtin(AQ_TYPE_U32, AQ_OP_MIN, &element)(&minus, &high, 1, NULL);
     coll_builtin(AQ_TYPE_I32, AQ_OP_ADD, &element)(&minus, &sum, 1, NULL);
@@ -73,7 +71,6 @@ static void signs_matter_where_they_do(void **state)
 static void others_do_not_exist(void **state)
 {
     size_t element;
-    (void)state;
     assert_null(coll_builtin(-1, AQ_OP_ADD, &element));
     assert_null(coll_builtin(AQ_TYPE_F64 + 1, AQ_OP_ADD, &element));
     assert_null(coll_builtin(AQ_TYPE_I32, -1, &element));

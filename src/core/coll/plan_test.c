@@ -172,7 +172,6 @@ static void join(const void *left, void *right_and_out, size_t count, const void
 {
     const uint64_t *a = left;
     uint64_t *b = right_and_out;
-    (void)context;
     for (size_t i = 0; i < count; i++) {
         bool meet = (uint32_t)a[i] + 1 == b[i] >> 32;
         b[i] = meet ? (a[i] & 0xffffffff00000000) | (uint32_t)b[i] : UINT64_MAX;
@@ -257,38 +256,32 @@ static void known_sizes(aq_rank n, aq_rank root, size_t words)
 
 static void test_known_sizes(void **state)
 {
-    (void)state;
     each(known_sizes);
 }
 
 static void test_broadcast(void **state)
 {
-    (void)state;
     each(broadcast);
 }
 
 static void test_reductions(void **state)
 {
-    (void)state;
     each(reduce);
     each(ordered);
 }
 
 static void test_gather(void **state)
 {
-    (void)state;
     each(gather);
 }
 
 static void test_exchange(void **state)
 {
-    (void)state;
     each(exchange);
 }
 
 static void test_barrier(void **state)
 {
-    (void)state;
     for (aq_rank n = 1; n <= MOST; n++) {
         struct coll_args args = {.kind = COLL_BARRIER};
         carry_out(n, &args);
@@ -299,7 +292,6 @@ static void greatest(const void *left, void *right_and_out, size_t count, const 
 {
     const uint64_t *a = left;
     uint64_t *b = right_and_out;
-    (void)context;
     for (size_t i = 0; i < count; i++)
         b[i] = aqi_max(a[i], b[i]);
 }
@@ -307,7 +299,6 @@ static void greatest(const void *left, void *right_and_out, size_t count, const 
 /* Data that may be combined more than once, as in words.c. */
 static void test_written(void **state)
 {
-    (void)state;
     for (aq_rank n = 1; n <= MOST; n++)
         for (aq_rank most = 0; most < n; most++) {
             struct coll_args args = {
@@ -322,7 +313,6 @@ static void test_written(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     for (aq_rank rank = 0; rank < MOST; rank++) {
         world.src[rank] = malloc((size_t)MOST * BIG * 8);
         world.dst[rank] = malloc((size_t)MOST * BIG * 8);
@@ -333,7 +323,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (aq_rank rank = 0; rank < MOST; rank++) {
         free(world.src[rank]);
         free(world.dst[rank]);

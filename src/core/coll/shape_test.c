@@ -44,7 +44,6 @@ static void check_shape(const uint32_t *nodes, aq_rank n)
 static void all_divisions_of_few_members(void **state)
 {
     enum { N = 5 };
-    (void)state;
     for (uint32_t code = 0; code < 4 * 4 * 4 * 4 * 4; code++) {
         uint32_t nodes[N];
         for (uint32_t i = 0, rest = code; i < N; i++, rest /= 4)
@@ -58,7 +57,6 @@ static void many_members_with_large_numbers(void **state)
 {
     enum { N = 60 };
     uint32_t nodes[N], seed = 7;
-    (void)state;
     for (uint32_t i = 0; i < N; i++) {
         seed = seed * 1103515245 + 12345;
         nodes[i] = (seed >> 16) % 9 * 1000;

@@ -49,7 +49,6 @@ static const struct {
 static void each_operation_has_a_signature_and_a_text(void **state)
 {
     char text[COLL_TEXT];
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct coll_signature signature = coll_signature_of(&cases[i].args);
         coll_signature_text(signature, text);
@@ -67,7 +66,6 @@ static void sizes_of_a_v_form_do_not_matter(void **state)
     struct coll_args a = {.kind = COLL_GATHER, .nbytes = 8, .vary = true}, b = a;
     b.nbytes = 9;
     struct coll_signature first = coll_signature_of(&a), second = coll_signature_of(&b);
-    (void)state;
     assert_true(coll_signature_same(&first, &second));
 }
 
@@ -81,7 +79,6 @@ static void barriers_are_told_apart_by_their_call(void **state)
                     {COLL_CODE_FINALIZE, "aq_finalize"},
                     {COLL_CODE_ATTACH, "aq_segment_attach"}};
     char text[COLL_TEXT];
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(barriers); i++) {
         coll_signature_text(coll_signature_of_barrier(barriers[i].code), text);
         assert_string_equal(text, barriers[i].text);
@@ -92,7 +89,6 @@ static void barriers_are_told_apart_by_their_call(void **state)
 static void any_bits_have_a_text(void **state)
 {
     char text[COLL_TEXT + 1];
-    (void)state;
     for (uint32_t what = 0; what < 1u << 16; what++) {
         struct coll_signature signature = {what | UINT32_MAX << 16, UINT32_MAX, UINT32_MAX};
         memset(text, 'x', sizeof(text));

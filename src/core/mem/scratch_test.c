@@ -11,7 +11,6 @@ static void the_first_gap_that_fits_is_taken(void **state)
 {
     struct scratch_range *taken = NULL;
     uint64_t a, b, c, d;
-    (void)state;
     assert_true(scratch_take(&taken, 100, 200, 40, &a));
     assert_true(scratch_take(&taken, 100, 200, 30, &b));
     assert_true(scratch_take(&taken, 100, 200, 30, &c));
@@ -39,7 +38,6 @@ static void an_area_of_no_bytes_has_no_room(void **state)
 {
     struct scratch_range *taken = NULL;
     uint64_t offset;
-    (void)state;
     assert_false(scratch_take(&taken, 0, 0, 4096, &offset));
     assert_null(taken);
 }
@@ -51,7 +49,6 @@ static void random_ranges_never_overlap(void **state)
     struct scratch_range *taken = NULL;
     bool used[BYTES] = {false};
     unsigned seed = 1;
-    (void)state;
     for (unsigned turn = 0; turn < TURNS; turn++) {
         seed = seed * 1103515245 + 12345;
         uint64_t size = 1 + (seed >> 16) % 40, at = 0, run = 0, offset;

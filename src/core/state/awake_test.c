@@ -33,7 +33,6 @@ static uint64_t stays(uint64_t each, uint64_t until)
 
 static int start(void **state)
 {
-    (void)state;
     t.awake = (struct core_awake){0};
     t.news = 1;
     t.now = 12345678;
@@ -43,14 +42,12 @@ static int start(void **state)
 
 static void a_wait_stays_awake_for_so_long(void **state)
 {
-    (void)state;
     assert_int_equal(stays(us, 100 * ms), most);
     assert_false(core_awake_stays(&t.awake, most));
 }
 
 static void what_comes_starts_the_time_anew(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(stays(us, 50 * ms), 50 * ms);
         t.news++;
@@ -62,7 +59,6 @@ static void what_comes_starts_the_time_anew(void **state)
 static void waits_of_limited_time_share_it(void **state)
 {
     uint64_t awake = 0;
-    (void)state;
     for (int i = 0; i < 100; i++) {
         awake += stays(us, 5 * ms);
         t.now += 3 * ms; /* the program computes */
@@ -76,7 +72,6 @@ static void waits_of_limited_time_share_it(void **state)
 
 static void another_wait_has_its_own(void **state)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(stays(us, 100 * ms), most);
         begin(false);
@@ -86,7 +81,6 @@ static void another_wait_has_its_own(void **state)
 /* A program that shares our core gets a slice of 3 ms with each yield. */
 static void who_shares_the_core_sleeps(void **state)
 {
-    (void)state;
     assert_int_equal(stays(3 * ms, 100 * ms), 3 * ms);
     begin(false);
     assert_int_equal(stays(us, 30 * ms), 30 * ms);
@@ -97,7 +91,6 @@ static void who_shares_the_core_sleeps(void **state)
 
 static void a_daemon_does_no_harm(void **state)
 {
-    (void)state;
     assert_int_equal(stays(us, 10 * ms), 10 * ms);
     t.now += ms;
     core_awake_look(&t.awake, t.news, most, t.now);
@@ -115,7 +108,6 @@ static void sleeps(uint64_t ns, bool counted)
 /* A packet arrives after half a second of sleep: polling on would cost a tenth of the time. */
 static void what_is_rare_is_waited_for_asleep(void **state)
 {
-    (void)state;
     for (int counted = 0; counted < 2; counted++) {
         assert_int_equal(stays(us, 100 * ms), most);
         sleeps(500 * ms, counted != 0);
@@ -129,7 +121,6 @@ static void what_is_rare_is_waited_for_asleep(void **state)
 /* The arrival may also end the wait. */
 static void what_was_rare_is_so_for_the_next_wait(void **state)
 {
-    (void)state;
     stays(us, 100 * ms);
     sleeps(500 * ms, true);
     begin(false);
@@ -140,7 +131,6 @@ static void what_was_rare_is_so_for_the_next_wait(void **state)
 
 static void what_only_the_descriptor_tells_of_counts(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(stays(us, 100 * ms), most);
         sleeps(40 * us, false);
@@ -155,7 +145,6 @@ static void what_only_the_descriptor_tells_of_counts(void **state)
 
 static void the_least_limit_holds(void **state)
 {
-    (void)state;
     assert_true(core_awake_stays(&t.awake, 1));
     assert_false(core_awake_stays(&t.awake, 0)); /* as when ranks have come to outnumber cores */
 }

@@ -22,7 +22,6 @@ static unsigned looks(struct core_linger *linger, uint64_t away)
 static void it_looks_some_times_on_a_core_of_its_own(void **state)
 {
     struct core_linger linger = {0};
-    (void)state;
     for (int i = 0; i < 3; i++)
         assert_int_equal(looks(&linger, us), 20);
 }
@@ -32,7 +31,6 @@ static void it_yields_hardly_ever_to_who_computes(void **state)
 {
     struct core_linger linger = {0};
     unsigned yields = 0;
-    (void)state;
     for (int i = 0; i < 1000; i++)
         yields += looks(&linger, 4 * ms);
     assert_int_equal(yields, 1);
@@ -48,7 +46,6 @@ static void it_stands_back_while_the_program_polls_often(void **state)
 {
     struct core_linger linger = {0};
     uint64_t polls = 0, now = 5000 * ms;
-    (void)state;
     assert_false(core_linger_stands_back(&linger, polls, now));
     assert_true(core_linger_stands_back(&linger, polls += 1000, now += ms));
     assert_true(core_linger_stands_back(&linger, polls += 1000, now += 10 * ms));
@@ -60,7 +57,6 @@ static void it_serves_who_polls_now_and_then(void **state)
 {
     struct core_linger linger = {0};
     uint64_t polls = 0, now = 5000 * ms;
-    (void)state;
     assert_false(core_linger_stands_back(&linger, polls, now));
     assert_false(core_linger_stands_back(&linger, polls += 1, now += ms));
     assert_false(core_linger_stands_back(&linger, polls += 10, now += ms));

@@ -13,14 +13,12 @@ static unsigned seen;
 
 static bool count(aq_team *team)
 {
-    (void)team;
     seen++;
     return true;
 }
 
 static bool stop(aq_team *team)
 {
-    (void)team;
     seen++;
     return false;
 }
@@ -28,7 +26,6 @@ static bool stop(aq_team *team)
 static void teams_are_found_by_both_halves_of_the_id(void **state)
 {
     static aq_team teams[TEAMS];
-    (void)state;
     core_teams_reset();
     assert_null(core_team_any());
     for (uint32_t i = 0; i < TEAMS; i++) {
@@ -74,7 +71,6 @@ static unsigned ask_active(void)
 static void only_teams_with_operations_are_asked(void **state)
 {
     static aq_team teams[TEAMS];
-    (void)state;
     core_teams_reset();
     for (uint32_t i = 0; i < TEAMS; i++) {
         teams[i] = (aq_team){.id = {0, i}};
@@ -99,7 +95,6 @@ static void only_teams_with_operations_are_asked(void **state)
 
 static void a_new_team_has_room_for_its_members(void **state)
 {
-    (void)state;
     aq_team *team = core_team_new(3);
     assert_non_null(team);
     assert_int_equal(team->size, 3);

@@ -11,7 +11,6 @@ static void sizes_of_neighborhoods(void **unused)
 {
     static const char *const bad[] = {"", "-1", "1,", ",1", "1,0", "0,1", "x", "1 2", "4294967296"};
     static const char groups[] = "011111220111112"; /* for 1,5,2 */
-    (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         assert_false(core_neighbors_legal(bad[i]));
     assert_true(core_neighbors_legal("0") && core_neighbors_legal("4294967295"));
@@ -58,7 +57,6 @@ static void limits_of_segments(void **unused)
     static const char *const bad[] = {"",      "x",      "-1",   "64Q", "1.5", "101%",
                                       "64M/X", "64M/P2", "/H",   "inf", "nan", "5%%",
                                       "64MBB", "1e300G", " 64M", "64M/"};
-    (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct core_segment_limit limit;
         assert_true(core_segment_limit_legal(rows[i].text));

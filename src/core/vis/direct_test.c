@@ -116,7 +116,6 @@ static void check_refused(const struct vis_window *w, bool vector)
 static void lists_are_moved_or_refused(void **state)
 {
     static const size_t lengths[] = {1, 3, 4, 8, 16, 31, 32, 64, 65, 200};
-    (void)state;
     for (int turn = 0; turn < 2000; turn++) {
         size_t count = 1 + draw(draw(2) ? 6 : MOST), total = 0, lens[MOST];
         bool vector = draw(2), mixed = vector && draw(3) == 0;
@@ -143,7 +142,6 @@ static void what_is_cut_differently_goes_the_long_way(void **state)
     void *sources[] = {near, near + 8, near + 16};
     aq_vec vecs[] = {{(void *)64, 8}, {(void *)128, 16}}, local[] = {{near, 16}, {near + 16, 8}};
     size_t bytes;
-    (void)state;
     assert_false(vis_direct_indexed(&w, 2, places, 12, 3, sources, 8, &bytes));
     assert_false(vis_direct_indexed(&w, 3, places, 8, 3, sources, 4, &bytes));
     assert_false(vis_direct_indexed(&w, 3, places, 8, 1, sources, 8, &bytes));
@@ -175,7 +173,6 @@ static void regions_reach_the_borders(void **state)
                            .local_strides = close,
                            .counts = counts,
                            .levels = 2};
-    (void)state;
     fill(near, 64);
     memset(mapped, 0, 128);
     assert_true(vis_direct_strided(&w, &r, &bytes));

@@ -136,7 +136,6 @@ static void cut(struct vis_row *row, size_t most)
 static void two_sides_meet_byte_by_byte(void **state)
 {
     static struct shape a, b;
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         size_t total = 1 + draw(draw(4) == 0 ? MOST - 2 : 60), done = 0;
         struct vis_row row;
@@ -159,7 +158,6 @@ static void what_is_adjacent_is_one_run(void **state)
     aq_vec vecs[] = {{memory, 8}, {memory + 8, 0}, {memory + 8, 24}, {memory + 40, 8}};
     void *list[] = {memory, memory + 16, memory + 32};
     struct vis_side side;
-    (void)state;
     vis_list_begin(&side, 0, (struct vis_list){VIS_VECTOR, vecs, 4, 0});
     assert_int_equal(side.len, 32);
     vis_list_begin(&side, 0, (struct vis_list){VIS_INDEXED, list, 3, 16});
@@ -179,7 +177,6 @@ static void extents_are_exact_and_checked(void **state)
 {
     struct vis_bounds bounds;
     size_t counts[] = {3, 5};
-    (void)state;
     assert_true(vis_extent(8, counts, (ptrdiff_t[]){-10, 100}, 2, &bounds));
     assert_int_equal(bounds.low, -20);
     assert_int_equal(bounds.high, 408);

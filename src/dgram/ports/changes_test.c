@@ -98,7 +98,6 @@ static void expect_change(size_t *at, uint32_t index, const char *ip)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&made, 0, sizeof(made));
     return 0;
 }
@@ -108,7 +107,6 @@ static void test_messages(void **state)
     static const uint16_t foreign[] = {NLMSG_NOOP, NLMSG_DONE, RTM_NEWROUTE, RTM_GETLINK, 0xffff};
     struct ports_change change;
     size_t at = 0;
-    (void)state;
     put_link(RTM_NEWLINK, 7);
     for (unsigned i = 0; i < AQI_COUNT_OF(foreign); i++)
         put_header(foreign[i], 0);
@@ -145,7 +143,6 @@ static enum ports_changes_next read_all(const unsigned char *from, size_t len, u
 static void test_cut_off(void **state)
 {
     unsigned count;
-    (void)state;
     put_link(RTM_NEWLINK, 7);
     size_t first = made.len;
     put_address(RTM_NEWADDR, 8, "10.0.0.1", "10.0.0.2", true);
@@ -162,7 +159,6 @@ static void test_lengths_that_lie(void **state)
 {
     static const uint32_t lies[] = {0, 1, 3, 15, 16, 17, 0x7fff, 0xfffc, 0xffff};
     unsigned count;
-    (void)state;
     put_address(RTM_NEWADDR, 8, "10.0.0.1", "10.0.0.2", true);
     size_t attr = sizeof(struct nlmsghdr) + sizeof(struct ifaddrmsg);
     for (unsigned i = 0; i < AQI_COUNT_OF(lies); i++) {
@@ -190,7 +186,6 @@ static void test_noise(void **state)
 {
     uint32_t random = 12345;
     unsigned count;
-    (void)state;
     put_link(RTM_NEWLINK, 7);
     put_address6(RTM_NEWADDR, 8, "fd00::1");
     put_address(RTM_DELADDR, 9, "10.0.0.1", "10.0.0.2", false);
@@ -251,7 +246,6 @@ static int in_a_namespace(void)
 static void test_socket(void **state)
 {
     int status;
-    (void)state;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) _exit(in_a_namespace());

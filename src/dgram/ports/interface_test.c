@@ -41,7 +41,6 @@ static void pair_up(const char *a, const char *b)
 /* Loopback, an end named like a container bridge, and a pair with no address at net8. */
 static int set_up(void **state)
 {
-    (void)state;
     assert_ip("link set lo up");
     assert_ip("link add docker0 type veth peer name veth1");
     assert_ip("address add 172.17.0.1/16 dev docker0");
@@ -53,7 +52,6 @@ static int set_up(void **state)
 
 static int take_down(void **state)
 {
-    (void)state;
     assert_ip("link del docker0");
     assert_ip("link del net7");
     assert_ip("link set lo down");
@@ -85,7 +83,6 @@ static void assert_says(const char *wanted, const char *towards, aq_status statu
 
 static void by_itself_it_takes_what_leads_to_others(void **state)
 {
-    (void)state;
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
     pair_up("docker0", "veth1");
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
@@ -123,7 +120,6 @@ static void assert_state(const char *ip, uint32_t scope, enum ports_interface_st
 static void the_state_of_one(void **state)
 {
     char name[IF_NAMESIZE] = "", six[IF_NAMESIZE] = "", none[IF_NAMESIZE] = "";
-    (void)state;
     assert_state("10.7.0.1", 0, PORTS_INTERFACE_DOWN, name);
     assert_string_equal(name, "net7");
     assert_ip("link set net7 up");
@@ -154,7 +150,6 @@ static void the_state_of_one(void **state)
 static void the_state_of_all(void **state)
 {
     char name[IF_NAMESIZE] = "";
-    (void)state;
     assert_state("0.0.0.0", 0, PORTS_INTERFACE_DOWN, name);
     assert_ip("link set net7 up");
     assert_state("::", 0, PORTS_INTERFACE_NO_CARRIER, name);
@@ -173,7 +168,6 @@ static void all_that_lead_to_others(void **state)
     union aqi_sockaddr others[3], source;
     struct aqi_port *port;
     char text[64];
-    (void)state;
     pair_up("docker0", "veth1");
     assert_ip("address add 172.17.0.9/16 dev veth1");
     pair_up("net7", "net8");
@@ -211,7 +205,6 @@ static void all_that_lead_to_others(void **state)
 
 static void by_name_and_by_address(void **state)
 {
-    (void)state;
     assert_says("net7", NULL, AQ_EINVAL, "interface net7 is down: \"ip link set net7 up\"");
     pair_up("net7", "net8");
     assert_finds("net7", NULL, "net7", "10.7.0.1");
@@ -229,7 +222,6 @@ static void by_name_and_by_address(void **state)
 
 static void towards_a_host_the_routes_decide(void **state)
 {
-    (void)state;
     pair_up("net7", "net8");
     pair_up("docker0", "veth1");
     assert_finds(NULL, "10.7.0.2", "net7", "10.7.0.1");
@@ -245,7 +237,6 @@ static void towards_a_host_the_routes_decide(void **state)
 /* A system made by debootstrap has no /etc/hosts, and there are no name servers here. */
 static void loopback_needs_no_name(void **state)
 {
-    (void)state;
     if (access("/etc/hosts", F_OK) == 0) {
         assert_int_equal(unshare(CLONE_NEWNS), 0);
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
@@ -263,7 +254,6 @@ static void loopback_needs_no_name(void **state)
 
 static void a_packet_fits_the_mtu(void **state)
 {
-    (void)state;
     static const struct {
         const char *mtu, *address;
         size_t packet;
@@ -296,7 +286,6 @@ static void a_packet_fits_the_mtu(void **state)
 /* Loopback carries packets to a host's own addresses. The peers of a job may be elsewhere. */
 static void packets_to_this_host_are_large(void **state)
 {
-    (void)state;
     static const struct {
         const char *towards;
         bool to_peer;
@@ -321,7 +310,6 @@ static void packets_to_this_host_are_large(void **state)
 /* A packet that cannot be sent is lost like any other, logged once, and counted. */
 static void what_the_network_refuses_is_lost(void **state)
 {
-    (void)state;
     pair_up("net7", "net8");
     assert_ip("link set net7 mtu 4000");
     struct aqi_port *a = NULL, *b = NULL, *far = NULL;
@@ -360,7 +348,6 @@ static void what_the_network_refuses_is_lost(void **state)
  * and smaller ones pass. Older kernels report nothing. */
 static void what_the_other_end_refuses_is_lost(void **state)
 {
-    (void)state;
     struct aqi_port *a = NULL, *far = NULL;
     pair_up("net7", "net8");
     assert_ip("link set net7 mtu 9000");
@@ -401,7 +388,6 @@ static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
  * and when the host is known sending continues. */
 static void what_finds_no_room_is_not_sent(void **state)
 {
-    (void)state;
     struct aqi_port *a = NULL, *far = NULL;
     int fds[2], least = 1;
     pair_up("net7", "net8");
@@ -429,7 +415,6 @@ static void what_finds_no_room_is_not_sent(void **state)
 /* An interface whose MTU has been lowered sends no fragments. */
 static void nothing_is_fragmented(void **state)
 {
-    (void)state;
     struct aqi_port *a = NULL, *far = NULL;
     pair_up("net7", "net8");
     assert_ip("link set net7 mtu 4000");

@@ -72,7 +72,6 @@ static void assert_rate(unsigned n, unsigned rate)
 
 static void fair_weather_changes_nothing(void **state)
 {
-    (void)state;
     struct run run = run_through(&(struct aqi_port_weather){.seed = 1}, BURST);
     assert_int_equal(run.arrivals->count, PACKETS);
     assert_int_equal(came(run.arrivals, 1), PACKETS);
@@ -82,7 +81,6 @@ static void fair_weather_changes_nothing(void **state)
 
 static void each_fault_has_its_rate(void **state)
 {
-    (void)state;
     static const unsigned rates[] = {10, 50, 200};
     for (size_t i = 0; i < AQI_COUNT_OF(rates); i++) {
         unsigned rate = rates[i];
@@ -111,7 +109,6 @@ static void each_fault_has_its_rate(void **state)
 
 static void a_seed_repeats_and_another_differs(void **state)
 {
-    (void)state;
     struct aqi_port_weather weather = {100, 100, 100, 100, 42};
     struct run first = run_through(&weather, BURST), second = run_through(&weather, BURST);
     assert_int_equal(first.arrivals->count, second.arrivals->count);
@@ -128,7 +125,6 @@ static void a_seed_repeats_and_another_differs(void **state)
 
 static void all_are_lost_if_it_says_so(void **state)
 {
-    (void)state;
     struct run run = run_through(&(struct aqi_port_weather){.loss = 1000}, BURST);
     assert_int_equal(run.arrivals->count, 0);
     end(&run);
@@ -149,7 +145,6 @@ static bool send_if_room(struct aqi_port *port, enum aqi_dgram_channel channel,
  * a part loses the rest, and counts it. */
 static void without_room_a_burst_comes_again(void **state)
 {
-    (void)state;
     struct aqi_port_weather weather = {.loss = 300, .seed = 7};
     struct run wanted = run_through(&weather, BURST), run = begin(&weather);
     struct aqi_port_params params = {.interface = "127.0.0.1"};

@@ -13,7 +13,6 @@ static struct arrivals arrivals;
 static int port_begin(void **state)
 {
     struct aqi_port_params params = {.packet = LEN + 5, .buffer = BUFFER};
-    (void)state;
     memset(&arrivals, 0, sizeof(arrivals));
     assert_int_equal(memory_port_ops.open(&params, &here), AQ_OK);
     assert_int_equal(memory_port_ops.open(&params, &there), AQ_OK);
@@ -26,7 +25,6 @@ static int port_begin(void **state)
 
 static int port_end(void **state)
 {
-    (void)state;
     here->ops->close(here);
     if (there != NULL) there->ops->close(there);
     there = NULL;
@@ -42,7 +40,6 @@ static bool readable(struct aqi_port *port)
 
 static void packets_come_whole_and_in_order(void **state)
 {
-    (void)state;
     assert_false(readable(there));
     assert_true(packet_send(here, AQI_DGRAM_DATA, &there->address, 0, 30, 512, 77));
     assert_true(packet_send(here, AQI_DGRAM_COMMAND, &there->address, 30, 1, 64, 64));
@@ -60,7 +57,6 @@ static void packets_come_whole_and_in_order(void **state)
 
 static void what_there_is_no_room_for_is_dropped(void **state)
 {
-    (void)state;
     for (uint32_t i = 0; i < 200; i++)
         assert_true(packet_send(here, AQI_DGRAM_DATA, &there->address, i, 1, 512, 512));
     packet_drain(there, &arrivals);
@@ -73,7 +69,6 @@ static void what_there_is_no_room_for_is_dropped(void **state)
 static void who_is_gone_refuses(void **state)
 {
     struct aqi_dgram_addr gone = there->address, refused;
-    (void)state;
     there->ops->close(there);
     there = NULL;
     assert_false(here->ops->refused(here, &refused));

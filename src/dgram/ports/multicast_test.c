@@ -48,7 +48,6 @@ static void assert_says(const char *group, const char *interface, aq_status stat
 /* The pair net7 and net8 of one host: what leaves by one also arrives at the other. */
 static int set_up(void **state)
 {
-    (void)state;
     (void)does("sysctl -qw %s", "net.ipv6.conf.default.accept_dad=0"); /* it takes time */
     assert_ip("link set lo up");
     assert_ip("link add net7 type veth peer name net8");
@@ -66,7 +65,6 @@ static int set_up(void **state)
 
 static int take_down(void **state)
 {
-    (void)state;
     assert_ip("link del net7");
     assert_ip("link set lo down");
     return 0;
@@ -128,13 +126,11 @@ static void members_get_it(const char *group, const char *other_group, const cha
 
 static void over_ipv4(void **state)
 {
-    (void)state;
     members_get_it("239.255.1.1:4000", "239.255.1.2:4000", "239.255.1.1:4001");
 }
 
 static void over_ipv6(void **state)
 {
-    (void)state;
     assert_ip("-6 route add ff00::/8 dev lo table local"); /* lo has none by default */
     members_get_it("[ff02::1234]:4000", "[ff02::1235]:4000", "[ff02::1234]:4001");
     assert_ip("-6 route del ff00::/8 dev lo table local");
@@ -146,7 +142,6 @@ static void the_other_end_gets_it(void **state)
     struct ports_multicast out, in;
     int hops = 0;
     socklen_t len = sizeof(hops);
-    (void)state;
     assert_ip("link set net8 up");
     if (!does("sysctl -qw %s", "net.ipv4.conf.all.rp_filter=0 "
                                "net.ipv4.conf.net8.rp_filter=0 "
@@ -172,7 +167,6 @@ static void a_full_buffer(void **state)
     size_t len;
     const struct iovec iov = {bytes, sizeof(bytes)};
     unsigned sent = 0, got = 0;
-    (void)state;
     assert_int_equal(try_open(&out, "239.255.1.1:4000", "net7", true, false), AQ_OK);
     assert_int_equal(try_open(&in, "239.255.1.1:4000", "net7", false, true), AQ_OK);
     assert_int_equal(ports_multicast_drops(&in), 0);
@@ -192,7 +186,6 @@ static void a_full_buffer(void **state)
 static void the_route_decides(void **state)
 {
     struct ports_multicast out;
-    (void)state;
     assert_says("239.255.1.1:4000", NULL, AQ_EINVAL, "no interface leads to host \"239.255.1.1\"");
     assert_ip("route add 239.0.0.0/8 dev net8");
     assert_int_equal(try_open(&out, "239.255.1.1:4000", NULL, true, false), AQ_OK);
@@ -202,7 +195,6 @@ static void the_route_decides(void **state)
 
 static void what_is_missing_is_said(void **state)
 {
-    (void)state;
     assert_says("10.7.0.1:4000", "net7", AQ_EINVAL, "10.7.0.1:4000 is the address of one host");
     assert_says("[fd07::1]:4000", "net7", AQ_EINVAL, "is the address of one host");
     assert_says("239.255.1.1:4000", "net9", AQ_EINVAL, "\"net9\" (interfaces: ");
@@ -221,7 +213,6 @@ static void a_port_that_is_not_shared(void **state)
 {
     const union aqi_sockaddr any = group_at("0.0.0.0:4000");
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    (void)state;
     assert_int_equal(bind(fd, &any.any, sizeof(any.v4)), 0);
     assert_says("239.255.1.1:4000", "net7", AQ_ESTATE, "and does not share it");
     close(fd);
@@ -231,7 +222,6 @@ static void without_descriptors(void **state)
 {
     struct rlimit old, none;
     struct ports_multicast multicast;
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     for (unsigned more = 0; more < 8; more++) {
         capture_start(&capture);
@@ -258,7 +248,6 @@ static void a_firewall(void **state)
                                 "239.255.1.1 drop";
     const struct iovec iov = {(void *)(uintptr_t) "x", 1};
     struct ports_multicast out;
-    (void)state;
     if (!does("nft '%s'", rules)) skip();
     assert_int_equal(try_open(&out, "239.255.1.1:4000", "net7", true, false), AQ_OK);
     capture_start(&capture);
@@ -278,7 +267,6 @@ static void a_closed_socket(void **state)
     struct ports_multicast in;
     char buf[10];
     size_t len;
-    (void)state;
     assert_int_equal(try_open(&in, "239.255.1.1:4000", "net7", false, true), AQ_OK);
     close(in.in);
     capture_start(&capture);

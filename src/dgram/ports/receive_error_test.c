@@ -23,7 +23,6 @@ static const struct {
 
 static void each_error_has_its_decision(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(known); i++) {
         const struct ports_receive_error *row = ports_receive_error(known[i].error);
         assert_int_equal(row->error, known[i].error);
@@ -35,7 +34,6 @@ static void each_error_has_its_decision(void **state)
 /* An unknown error may persist: it is logged, and the call is not repeated. */
 static void all_others_are_told(void **state)
 {
-    (void)state;
     for (int error = 1; error < 4096; error++) {
         bool in_list = false;
         for (size_t i = 0; i < AQI_COUNT_OF(known); i++)

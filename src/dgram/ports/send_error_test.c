@@ -48,7 +48,6 @@ static const struct {
 
 static void each_error_has_its_decision(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(known); i++) {
         const struct ports_send_error *row = ports_send_error(known[i].error);
         assert_int_equal(row->error, known[i].error);
@@ -63,7 +62,6 @@ static void each_error_has_its_decision(void **state)
  * forever. */
 static void all_others_are_losses(void **state)
 {
-    (void)state;
     for (int error = 1; error < 4096; error++) {
         const struct ports_send_error *row = ports_send_error(error);
         bool in_list = false;

@@ -98,20 +98,17 @@ static void bursts_come_out_as_the_same_packets(const char *host)
 
 static void bursts_over_ipv4(void **state)
 {
-    (void)state;
     bursts_come_out_as_the_same_packets(hosts[0]);
 }
 
 static void bursts_over_ipv6(void **state)
 {
-    (void)state;
     if (!has_ipv6()) skip();
     bursts_come_out_as_the_same_packets(hosts[1]);
 }
 
 static void an_answer_to_where_it_came_from_arrives(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
         struct arrivals there = {0}, back = {0};
@@ -131,7 +128,6 @@ static void an_answer_to_where_it_came_from_arrives(void **state)
 
 static void each_of_two_receivers_gets_its_own(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]);
     struct aqi_port *b[2] = {open_at(hosts[0]), open_at(hosts[0])};
     struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
@@ -175,7 +171,6 @@ static void take_within(void *arg, enum aqi_dgram_channel channel,
 
 static void receiving_nests_once(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
     struct nested nested = {b, &arrivals[0], &arrivals[1], 1, 0};
@@ -209,7 +204,6 @@ static bool counts_drops(struct aqi_port *port)
 /* `room` is guaranteed; packets beyond it may be lost, and are counted. */
 static void a_full_buffer_tells_what_is_lost(void **state)
 {
-    (void)state;
     static const size_t packets[] = {1472, 8944};
     for (size_t p = 0; p < AQI_COUNT_OF(packets); p++) {
         struct aqi_port *a = open_at(hosts[0]);
@@ -239,7 +233,6 @@ static void a_full_buffer_tells_what_is_lost(void **state)
 /* Without GSO the packets are the same. */
 static void a_kernel_without_gso_is_sent_each_packet(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     int fds[2], on = 1;
@@ -268,7 +261,6 @@ static void a_kernel_without_gso_is_sent_each_packet(void **state)
 
 static void who_does_not_listen_is_told(void **state)
 {
-    (void)state;
     for (unsigned family = 0; family < (has_ipv6() ? 2u : 1u); family++) {
         struct aqi_port *a = open_at(hosts[family]), *b = open_at(hosts[family]);
         struct aqi_port *gone = open_at(hosts[family]);
@@ -294,7 +286,6 @@ static void who_does_not_listen_is_told(void **state)
 /* With one peer the sockets are connected, both ways and with bursts, and strangers are ignored. */
 static void one_peer_alone_is_heard(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(hosts); i++) {
         if (i == 1 && !has_ipv6()) continue;
         struct aqi_port_params params = {.interface = hosts[i], .one_peer = true};
@@ -323,7 +314,6 @@ static void one_peer_alone_is_heard(void **state)
 /* A ping costs one look at one socket: a silent one is skipped unless the look is deep. */
 static void data_is_looked_for_while_it_comes(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals arrivals = {0};
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 1, 1, 64, 64));
@@ -353,7 +343,6 @@ static uint64_t clock_ns(void)
  * them, and takes all packets at once. */
 static void rare_looks_tell_since_when(void **state)
 {
-    (void)state;
     enum { LAY = 3000000, SECOND = 1000000000 };
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals arrivals = {0};
@@ -426,7 +415,6 @@ static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *
 /* GRO is off for a receiver of single messages, and on for one that is flooded. */
 static void gro_is_for_company(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     bool has = gro_of(b, AQI_DGRAM_DATA) == 1;
@@ -445,7 +433,6 @@ static void gro_is_for_company(void **state)
 
 static void small_packets_that_met_are_aligned(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 0, 30, 41, 39));
@@ -458,7 +445,6 @@ static void small_packets_that_met_are_aligned(void **state)
 
 static void packets_have_the_size_asked_for(void **state)
 {
-    (void)state;
     static const size_t wanted[][2] = {{0, 8944},  {1472, 1472},   {1479, 1472},
                                        {576, 576}, {40000, 40000}, {100000, AQI_DGRAM_MOST_PACKET}};
     for (size_t i = 0; i < AQI_COUNT_OF(wanted); i++) {
@@ -477,7 +463,6 @@ static void packets_have_the_size_asked_for(void **state)
 
 static void without_descriptors_it_says_so(void **state)
 {
-    (void)state;
     struct rlimit all, few;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
     int next = dup(STDERR_FILENO), captured = dup(STDERR_FILENO), file = dup(STDERR_FILENO);
@@ -492,7 +477,6 @@ static void without_descriptors_it_says_so(void **state)
 
 static void what_is_no_address_is_lost_and_told(void **state)
 {
-    (void)state;
     struct aqi_port *a = open_at(hosts[0]);
     struct aqi_dgram_addr odd[3] = {{.len = 0}, {.len = 9, .bytes = {9}}, {.len = 5, .bytes = {4}}};
     char text[64];
@@ -509,7 +493,6 @@ static void what_is_no_address_is_lost_and_told(void **state)
 /* A peer of the other family is not reached; others are as fast as before. */
 static void peers_of_another_family_are_told(void **state)
 {
-    (void)state;
     if (!has_ipv6()) skip();
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]), *six = open_at(hosts[1]);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
@@ -552,7 +535,6 @@ static bool kernel_refuses(const struct iovec *iov, int niov)
  */
 static void what_cannot_be_read_is_told(void **state)
 {
-    (void)state;
     static struct capture capture;
     static char head[64];
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
@@ -590,7 +572,6 @@ static void what_cannot_be_read_is_told(void **state)
  * place; no look waits for the error to pass, not even the one that switches GRO off. */
 static void a_descriptor_that_is_gone_is_reported(void **state)
 {
-    (void)state;
     static struct capture capture;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));

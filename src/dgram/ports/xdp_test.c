@@ -81,19 +81,16 @@ static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *o
 
 static void between_two(void **state)
 {
-    (void)state;
     between(&aqi_port_xdp, &aqi_port_xdp);
 }
 
 static void from_xdp_to_sockets(void **state)
 {
-    (void)state;
     between(&aqi_port_xdp, &aqi_port_socket);
 }
 
 static void from_sockets_to_xdp(void **state)
 {
-    (void)state;
     between(&aqi_port_socket, &aqi_port_xdp);
 }
 
@@ -123,7 +120,6 @@ static bool waits_for(struct aqi_port *port)
 
 static void small_packets_pass_by_the_stack(void **state)
 {
-    (void)state;
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     unsigned long before = udp_received(1);
@@ -153,7 +149,6 @@ static void small_packets_pass_by_the_stack(void **state)
 /* With the program in the driver, which tells queues apart. */
 static void every_queue_is_listened_to(void **state)
 {
-    (void)state;
     static struct ports_xdp_rings rings[3];
     struct ports_xdp_program program = PORTS_XDP_NO_PROGRAM;
     struct aqi_port *to = port_in(1, &aqi_port_socket);
@@ -200,7 +195,6 @@ static void every_queue_is_listened_to(void **state)
 /* Send more packets than there are frames: those that arrive are whole, the others are counted. */
 static void a_full_ring_loses_and_tells(void **state)
 {
-    (void)state;
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     for (uint32_t i = 0; i < PACKETS; i++)
@@ -275,7 +269,6 @@ static void pair_close(struct pair *pair)
 /* While the interface is down frames stay in the ring; later they are sent. */
 static void an_interface_comes_back(void **state)
 {
-    (void)state;
     struct pair pair = pair_open();
     struct aqi_port *a = pair.a, *b = pair.b;
     struct arrivals *arrivals = pair.arrivals;
@@ -301,7 +294,6 @@ static void an_interface_comes_back(void **state)
  * is warned. */
 static void a_stuck_ring_is_left(void **state)
 {
-    (void)state;
     struct aqi_port *a = port_in(0, &aqi_port_xdp);
     int none = open("/dev/null", O_RDWR | O_CLOEXEC), count = 0;
     for (int fd = 3; fd < 1024; fd++) {
@@ -326,7 +318,6 @@ static void a_stuck_ring_is_left(void **state)
 /* Must be the last test, as it removes the interface. */
 static void an_interface_is_taken_away(void **state)
 {
-    (void)state;
     struct pair pair = pair_open();
     struct aqi_port *a = pair.a, *b = pair.b;
     struct arrivals *arrivals = pair.arrivals;
@@ -341,7 +332,6 @@ static void an_interface_is_taken_away(void **state)
 
 static void others_on_the_interface_get_theirs(void **state)
 {
-    (void)state;
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp), *c = NULL;
     struct arrivals arrivals = {0};
     /* A second port gets sockets only. */
@@ -362,7 +352,6 @@ static void others_on_the_interface_get_theirs(void **state)
 
 static void what_it_cannot_use_is_named(void **state)
 {
-    (void)state;
     struct aqi_port *port = NULL;
     enter(0);
     const char *how;
@@ -390,7 +379,6 @@ static void what_it_cannot_use_is_named(void **state)
 /* In a process that is no longer root. */
 static void a_missing_privilege_is_named(void **state)
 {
-    (void)state;
     enter(0);
     fflush(stdout);
     pid_t child = fork();
