@@ -41,11 +41,9 @@ static void keep_free(struct dgram_kept *kept)
 
 static bool keep_has_messages(const unsigned char *packet, size_t len)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE) return true;
+    struct dgram_walk walk = DGRAM_WALK;
+    while (dgram_record_next(packet, len, &walk))
+        if (walk.record.kind == DGRAM_MESSAGE || walk.record.kind == DGRAM_LOOSE) return true;
     return false;
 }
 

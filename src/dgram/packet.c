@@ -1,20 +1,20 @@
 /* Packets on the wire: walking the records that a peer, or a stranger, has sent. */
 #include "dgram/packet.h"
 
-bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
-                       struct dgram_record *record, const unsigned char **bytes, size_t *nbytes)
+bool dgram_record_next(const unsigned char *packet, size_t len, struct dgram_walk *walk)
 {
+    struct dgram_record *record = &walk->record;
     *record = (struct dgram_record){0};
-    if (*at + 4 > len) return false;
-    memcpy(record, packet + *at, 4);
-    if (record->kind == DGRAM_END || record->len > len - *at) return false;
+    if (walk->at + 4 > len) return false;
+    memcpy(record, packet + walk->at, 4);
+    if (record->kind == DGRAM_END || record->len > len - walk->at) return false;
     bool bare = record->kind == DGRAM_MESSAGE || record->kind == DGRAM_LOOSE;
     size_t head = bare ? 0 : sizeof(*record);
     if (record->len < head || record->len < 4) return false;
-    memcpy(record, packet + *at, aqi_max(head, 4));
-    *bytes = packet + *at + head;
-    *nbytes = record->len - head;
-    *at += dgram_round16(record->len);
+    memcpy(record, packet + walk->at, aqi_max(head, 4));
+    walk->bytes = packet + walk->at + head;
+    walk->nbytes = record->len - head;
+    walk->at += dgram_round16(record->len);
     return true;
 }
 
@@ -52,11 +52,9 @@ static bool packet_record_valid(const struct dgram_record *record, size_t nbytes
 
 bool dgram_records_valid(const unsigned char *packet, size_t len, uint8_t flags)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (!packet_record_valid(&record, nbytes, flags)) return false;
+    struct dgram_walk walk = DGRAM_WALK;
+    while (dgram_record_next(packet, len, &walk))
+        if (!packet_record_valid(&walk.record, walk.nbytes, flags)) return false;
     /* The walk must have ended at the end or at padding, not at a truncated record. */
-    return at >= len || (at + 4 <= len && packet[at + 2] == DGRAM_END);
+    return walk.at >= len || (walk.at + 4 <= len && packet[walk.at + 2] == DGRAM_END);
 }

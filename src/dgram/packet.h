@@ -81,12 +81,19 @@ static inline int32_t dgram_diff(uint32_t a, uint32_t b)
     return (int32_t)(a - b);
 }
 
-/*
- * Read the record at `*at` of a packet of `len` bytes, and advance `*at` past it. `bytes` are in
- * place; a bare message has `id` and `where` 0. Returns false at the end.
- */
-bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
-                       struct dgram_record *record, const unsigned char **bytes, size_t *nbytes);
+/* A walk over the records of a packet, which begins with DGRAM_WALK. */
+struct dgram_walk {
+    size_t at;                  /* where the next record begins */
+    struct dgram_record record; /* a bare message has `id` and `where` 0 */
+    const unsigned char *bytes; /* those of the record, in place */
+    size_t nbytes;
+};
+#define DGRAM_WALK                                                                                 \
+    {                                                                                              \
+        .at = sizeof(struct dgram_head)                                                            \
+    }
+/* Read the next record of a packet of `len` bytes. Returns false at the end. */
+bool dgram_record_next(const unsigned char *packet, size_t len, struct dgram_walk *walk);
 
 /*
  * Whether all records are well formed, given the flags of the head. Whether the operations that

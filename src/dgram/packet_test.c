@@ -56,11 +56,9 @@ static bool valid(const unsigned char *packet, size_t len, uint8_t flags)
     unsigned char *exact = before_the_end(len);
     memcpy(exact, packet, len);
     bool ok = dgram_records_valid(exact, len, flags);
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t at = HEAD, nbytes;
-    while (ok && dgram_record_next(exact, len, &at, &record, &bytes, &nbytes))
-        assert_true(bytes >= exact + HEAD && bytes + nbytes <= exact + len);
+    struct dgram_walk walk = DGRAM_WALK;
+    while (ok && dgram_record_next(exact, len, &walk))
+        assert_true(walk.bytes >= exact + HEAD && walk.bytes + walk.nbytes <= exact + len);
     return ok;
 }
 
@@ -164,14 +162,13 @@ static void padding(void **state)
 
 static void a_message_is_all_its_own(void **state)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
+    struct dgram_walk walk = DGRAM_WALK;
     unsigned char packet[MOST];
-    size_t at = HEAD, nbytes, end = add(packet, HEAD, DGRAM_MESSAGE, 0, 24);
-    assert_true(dgram_record_next(packet, end, &at, &record, &bytes, &nbytes));
-    assert_true(record.len == 24 && record.id == 0 && record.where == 0);
-    assert_true(bytes == packet + HEAD && nbytes == 24 && at == HEAD + 32);
-    assert_false(dgram_record_next(packet, end, &at, &record, &bytes, &nbytes));
+    size_t end = add(packet, HEAD, DGRAM_MESSAGE, 0, 24);
+    assert_true(dgram_record_next(packet, end, &walk));
+    assert_true(walk.record.len == 24 && walk.record.id == 0 && walk.record.where == 0);
+    assert_true(walk.bytes == packet + HEAD && walk.nbytes == 24 && walk.at == HEAD + 32);
+    assert_false(dgram_record_next(packet, end, &walk));
 }
 
 int main(void)

@@ -102,13 +102,11 @@ static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool reque
 void dgram_receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
                             size_t len)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE)
-            receive_deliver(dgram, source, (record.flags & DGRAM_IS_REQUEST) != 0,
-                            packet + (bytes - packet), nbytes);
+    struct dgram_walk walk = DGRAM_WALK;
+    while (dgram_record_next(packet, len, &walk))
+        if (walk.record.kind == DGRAM_MESSAGE || walk.record.kind == DGRAM_LOOSE)
+            receive_deliver(dgram, source, (walk.record.flags & DGRAM_IS_REQUEST) != 0,
+                            packet + (walk.bytes - packet), walk.nbytes);
 }
 
 /* --- records -----------------------------------------------------------------------------------
@@ -173,12 +171,11 @@ static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arriva
 {
     struct dgram_conn *conn = arrival->peer->conn;
     const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
+    struct dgram_walk walk = DGRAM_WALK;
     bool ok = true;
-    while (ok && dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (record.kind == DGRAM_PUT) ok = hooks->range_ok(hooks->arg, record.where, nbytes);
+    while (ok && dgram_record_next(packet, len, &walk))
+        if (walk.record.kind == DGRAM_PUT)
+            ok = hooks->range_ok(hooks->arg, walk.record.where, walk.nbytes);
     if (ok) return true;
     unsigned i = 0;
     while (i < DGRAM_HELD && conn->held[i].taken)
@@ -336,10 +333,10 @@ static bool receive_may_be_loose(struct aqi_dgram *dgram, struct dgram_arrival *
     return dgram->env.config.loose;
 }
 
-/* They return false if the record is malformed, or there is no memory for it. */
-static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
-                                                  const struct dgram_record *,
-                                                  const unsigned char *, size_t) = {
+/* Returns false if the record is malformed, or there is no memory for it. */
+typedef bool receive_fn(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                        const struct dgram_record *record, const unsigned char *bytes, size_t n);
+static receive_fn *const receive_serve[DGRAM_RECORDS] = {
     [DGRAM_FRAGMENT] = receive_fragment,  [DGRAM_PUT] = receive_put,
     [DGRAM_LONG] = receive_long,          [DGRAM_GET] = receive_get,
     [DGRAM_BYTES] = receive_bytes,        [DGRAM_REFUSED] = receive_refused,
@@ -350,13 +347,12 @@ static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgr
 static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                             const unsigned char *packet, size_t len)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (receive_serve[record.kind] != NULL &&
-            !receive_serve[record.kind](dgram, arrival, &record, bytes, nbytes))
+    struct dgram_walk walk = DGRAM_WALK;
+    while (dgram_record_next(packet, len, &walk)) {
+        receive_fn *serve = receive_serve[walk.record.kind];
+        if (serve != NULL && !serve(dgram, arrival, &walk.record, walk.bytes, walk.nbytes))
             dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
+    }
 }
 
 /* Keep requests that may not be handled now. */
@@ -475,12 +471,9 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
 
 static bool receive_is_loose(const struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
 {
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    return dgram->env.config.loose &&
-           dgram_record_next(packet, len, &at, &record, &bytes, &nbytes) &&
-           record.kind == DGRAM_LOOSE;
+    struct dgram_walk walk = DGRAM_WALK;
+    return dgram->env.config.loose && dgram_record_next(packet, len, &walk) &&
+           walk.record.kind == DGRAM_LOOSE;
 }
 
 /* A message of aqi_dgram_cast: dropped if no handler may run and there is no room to keep it. */

@@ -122,13 +122,12 @@ static void test_longs(void **state)
 /* Find the first record of this kind and id in the packets that the victim has sent. */
 static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
 {
-    const unsigned char *bytes;
-    size_t nbytes;
     for (unsigned i = 0; i < world.flying; i++) {
-        size_t at = sizeof(struct dgram_head);
-        while (
-            dgram_record_next(world.wire[i].bytes, world.wire[i].len, &at, record, &bytes, &nbytes))
+        struct dgram_walk walk = DGRAM_WALK;
+        while (dgram_record_next(world.wire[i].bytes, world.wire[i].len, &walk)) {
+            *record = walk.record;
             if (record->kind == kind && record->id == id) return true;
+        }
     }
     return false;
 }
