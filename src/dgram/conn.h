@@ -304,6 +304,13 @@ static inline size_t dgram_in_flight(const struct dgram_conn *conn)
 /* Make room for a record of `len` bytes of `lane`, in an open packet or a new one. */
 unsigned char *dgram_queue_record(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
                                   size_t len, struct dgram_packet **packet);
+/*
+ * Queue a copy of `record` and of the bytes that follow it, which make up the rest of its length.
+ * Returns false if out of memory.
+ */
+bool dgram_queue_copy(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
+                      const struct dgram_record *record, const void *bytes,
+                      struct dgram_packet **packet);
 /* Queue an empty packet: a refusal first, others last. Extend one by `len` bytes, from a multiple
  * of 16 on. */
 struct dgram_packet *dgram_queue_packet(struct dgram_env *env, struct dgram_conn *conn,

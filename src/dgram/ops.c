@@ -173,11 +173,7 @@ static bool dgram_ops_put_small(struct dgram_env *env, struct dgram_peer *peer, 
                                   .id = op->id,
                                   .where = op->addr};
     struct dgram_packet *packet;
-    unsigned char *at =
-        dgram_queue_record(env, peer, DGRAM_OTHER_LANE, sizeof(record) + op->len, &packet);
-    if (at == NULL) return false;
-    memcpy(at, &record, sizeof(record));
-    memcpy(at + sizeof(record), op->local, op->len);
+    if (!dgram_queue_copy(env, peer, DGRAM_OTHER_LANE, &record, op->local, &packet)) return false;
     op->issued = op->len;
     dgram_op_join_packet(op, packet);
     packet->asks = true;
@@ -199,11 +195,8 @@ static bool dgram_ops_head(struct dgram_env *env, struct dgram_peer *peer, bool 
                                   .id = op->id,
                                   .where = op->len};
     struct dgram_packet *packet;
-    unsigned char *at = dgram_queue_record(env, peer, reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE,
-                                           sizeof(record) + head_len, &packet);
-    if (at == NULL) return false;
-    memcpy(at, &record, sizeof(record));
-    memcpy(at + sizeof(record), head, head_len);
+    unsigned lane = reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE;
+    if (!dgram_queue_copy(env, peer, lane, &record, head, &packet)) return false;
     op->flying++;
     op->next_head = packet->heads;
     packet->heads = op;
@@ -239,15 +232,9 @@ aq_status dgram_op_get(struct dgram_env *env, struct dgram_peer *peer, const str
     uint64_t length = op->len;
     struct dgram_record record = {
         .len = sizeof(record) + sizeof(length), .kind = DGRAM_GET, .id = op->id, .where = op->addr};
-    unsigned char *at =
-        dgram_queue_record(env, peer, DGRAM_OTHER_LANE, sizeof(record) + sizeof(length), NULL);
-    if (at == NULL) {
-        dgram_op_free(env, peer, op);
-        return AQ_AGAIN;
-    }
-    memcpy(at, &record, sizeof(record));
-    memcpy(at + sizeof(record), &length, sizeof(length));
-    return AQ_OK;
+    if (dgram_queue_copy(env, peer, DGRAM_OTHER_LANE, &record, &length, NULL)) return AQ_OK;
+    dgram_op_free(env, peer, op);
+    return AQ_AGAIN;
 }
 
 /* --- refusals ----------------------------------------------------------------------------------
@@ -256,9 +243,7 @@ aq_status dgram_op_get(struct dgram_env *env, struct dgram_peer *peer, const str
 bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id)
 {
     struct dgram_record record = {.len = sizeof(record), .kind = DGRAM_REFUSED, .id = id};
-    unsigned char *at = dgram_queue_record(env, peer, DGRAM_OTHER_LANE, sizeof(record), NULL);
-    if (at == NULL) return false;
-    memcpy(at, &record, sizeof(record));
+    if (!dgram_queue_copy(env, peer, DGRAM_OTHER_LANE, &record, NULL, NULL)) return false;
     dgram_make_ready(env, peer);
     return true;
 }

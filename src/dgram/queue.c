@@ -105,6 +105,17 @@ unsigned char *dgram_queue_record(struct dgram_env *env, struct dgram_peer *peer
     return dgram_queue_extend(conn, *open, len);
 }
 
+bool dgram_queue_copy(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
+                      const struct dgram_record *record, const void *bytes,
+                      struct dgram_packet **where)
+{
+    unsigned char *at = dgram_queue_record(env, peer, lane, record->len, where);
+    if (at == NULL) return false;
+    memcpy(at, record, sizeof(*record));
+    if (bytes != NULL) memcpy(at + sizeof(*record), bytes, record->len - sizeof(*record));
+    return true;
+}
+
 unsigned char *dgram_queue_fragment(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
                                     const struct dgram_record *record, size_t len,
                                     struct dgram_packet **where)

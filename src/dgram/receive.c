@@ -233,11 +233,8 @@ static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     if (len <= AQI_DGRAM_COPIED) {
         struct dgram_record answer = {
             .len = (uint16_t)(sizeof(answer) + len), .kind = DGRAM_BYTES, .id = record->id};
-        unsigned char *at = receive_or_break(
-            arrival, dgram_queue_record(&dgram->env, peer, DGRAM_OTHER_LANE, answer.len, NULL));
-        if (at == NULL) return false;
-        memcpy(at, &answer, sizeof(answer));
-        memcpy(at + sizeof(answer), local, len);
+        if (!dgram_queue_copy(&dgram->env, peer, DGRAM_OTHER_LANE, &answer, local, NULL))
+            return receive_no_memory(arrival);
     } else {
         struct dgram_op init = {
             .kind = DGRAM_OP_SERVE, .id = record->id, .local = local, .len = len};
