@@ -108,6 +108,13 @@ static bool connect_challenged(const struct aqi_dgram *dgram, const struct conne
 /* --- connections -------------------------------------------------------------------------------
  */
 
+static void connect_pace_init(const struct aqi_dgram *dgram, struct dgram_conn *conn, size_t packet)
+{
+    const struct aqi_dgram_config *config = &dgram->env.config;
+    dgram_pace_init(&conn->pace, packet, config->window, config->reach, config->rto_min,
+                    config->rto_max);
+}
+
 static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     conn->packet = aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->env.config.packet);
@@ -117,8 +124,7 @@ static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *
     conn->reorder = DGRAM_REORDER;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         conn->tx[c].overdue_at = AQI_DGRAM_NEVER;
-    dgram_pace_init(&conn->pace, conn->packet, dgram->env.config.window, dgram->env.config.reach,
-                    dgram->env.config.rto_min, dgram->env.config.rto_max);
+    connect_pace_init(dgram, conn, conn->packet);
 }
 
 aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -293,6 +299,13 @@ static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgra
     return (uint16_t)aqi_min(dgram->env.config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
 }
 
+static bool connect_locate(const struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
+    if (!peer->located) peer->located = hooks->lookup(hooks->arg, peer->id, &peer->addr) == AQ_OK;
+    return peer->located;
+}
+
 /* Begin a new attempt; answers to earlier ones are ignored. */
 static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
@@ -325,14 +338,10 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     if (peer->state == DGRAM_CLOSING && dgram->env.now >= peer->hello_at) {
         dgram_way_close(dgram, peer);
     } else if (peer->state == DGRAM_IDLE) {
-        if (!peer->located) {
-            aq_status st = dgram->env.hooks.lookup(dgram->env.hooks.arg, peer->id, &peer->addr);
-            peer->located = st == AQ_OK;
-        }
         peer->hello_at = dgram->env.now + CONNECT_FIRST_PAUSE;
         peer->conn->heard = dgram->env.now;
         dgram_silence_begin(&dgram->env, peer->conn);
-        if (!peer->located) return;
+        if (!connect_locate(dgram, peer)) return;
         if (!peer->reached) peer->way = dgram->way;
         connect_hello(dgram, peer);
         return;
@@ -377,10 +386,7 @@ void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint6
     uint64_t nonces[2] = {cookie, 0};
     uint64_t *at = &peer->reset_at[cookie == peer->last_cookie];
     if (dgram->env.now < *at || peer->state == DGRAM_LOST) return;
-    if (!peer->located)
-        peer->located =
-            dgram->env.hooks.lookup(dgram->env.hooks.arg, peer->id, &peer->addr) == AQ_OK;
-    if (!peer->located) return;
+    if (!connect_locate(dgram, peer)) return;
     *at = dgram->env.now + CONNECT_RESET_PAUSE;
     dgram_say(dgram, peer, NULL, CONNECT_RESET, nonces, dgram->env.config.packet, 0);
 }
@@ -396,8 +402,7 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
     peer->packet = (uint16_t)packet;
     conn->proved = false;
     conn->heard = conn->used = dgram->env.now;
-    dgram_pace_init(&conn->pace, packet, dgram->env.config.window, dgram->env.config.reach,
-                    dgram->env.config.rto_min, dgram->env.config.rto_max);
+    connect_pace_init(dgram, conn, packet);
     if (proved) dgram_connect_proved(dgram, peer);
     dgram_make_ready(&dgram->env, peer);
 }
