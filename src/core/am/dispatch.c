@@ -252,7 +252,7 @@ static AQI_COLD void am_dispatch_run_further(uint32_t source, const struct aqi_a
         return;
     }
     core_ep_reach(source_ep);
-    struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
+    struct core_route *route = core_ep_route(source_ep, source);
     if (!am_dispatch_run_shared(ep, route, source, source_ep, am) &&
         !am_dispatch_run_other(am_dispatch_run_shared, ep, route, source, source_ep, am))
         am_dispatch_unwanted(ep, source, am);

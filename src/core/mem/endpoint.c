@@ -2,7 +2,6 @@
 #include "core/mem/mem.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 unsigned aq_ep_max(void)
 {
@@ -49,20 +48,18 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
 
 void core_ep_reach(unsigned index)
 {
-    size_t size = core.params.size;
     if (atomic_load(&core.reached_eps) & 1u << index) return;
     aqi_spin_lock(&core.lock);
     if ((atomic_load(&core.reached_eps) & 1u << index) == 0) {
-        struct core_route *routes = core.routes + index * size;
-        memset(routes, 0, size * sizeof(*routes));
-        for (uint32_t rank = 0; rank < size; rank++) {
-            routes[rank].tp = core.routes[rank].tp;
-            routes[rank].peer = core.routes[rank].peer;
-            routes[rank].rank = rank;
-            routes[rank].max_medium = core.routes[rank].max_medium;
-            routes[rank].to = aqi_am_to(index);
-            routes[rank].lost = core.routes[rank].lost;
-            routes[rank].self = core.routes[rank].self;
+        for (uint32_t rank = 0; rank < core.params.size; rank++) {
+            const struct core_route *first = &core.routes[rank];
+            *core_ep_route(index, rank) = (struct core_route){.tp = first->tp,
+                                                              .peer = first->peer,
+                                                              .rank = rank,
+                                                              .max_medium = first->max_medium,
+                                                              .to = aqi_am_to(index),
+                                                              .lost = first->lost,
+                                                              .self = first->self};
         }
         atomic_fetch_or(&core.reached_eps, 1u << index);
     }
@@ -91,7 +88,7 @@ aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index)
     if (!pair->pair)
         *pair = (aq_team){.rank = core.params.rank,
                           .size = core.params.size,
-                          .routes = &core.routes[remote_index * (size_t)core.params.size],
+                          .routes = core_ep_route(remote_index, 0),
                           .ep = ep,
                           .from = aqi_am_from(ep->index),
                           .pair = true};
@@ -112,8 +109,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
     unsigned char card[CORE_CARD_MAX];
     core_segment_register(segment);
     core_segment_card(segment, card);
-    st = core_segment_learn(&core.routes[ep->index * (size_t)core.params.size + core.params.rank],
-                            card);
+    st = core_segment_learn(core_ep_route(ep->index, core.params.rank), card);
     if (st != AQ_OK) return st;
     ep->segment = segment;
     aqi_spin_lock(&core.lock);
@@ -127,7 +123,7 @@ void core_eps_unbind(const aq_segment *segment)
     for (unsigned i = 0; i < CORE_EPS; i++) {
         aq_ep *ep = atomic_load(&core.eps[i]);
         if (ep == NULL || ep->segment != segment) continue;
-        struct core_route *own = &core.routes[i * (size_t)core.params.size + core.params.rank];
+        struct core_route *own = core_ep_route(i, core.params.rank);
         own->local = NULL;
         own->seg_addr = own->seg_size = 0;
         ep->segment = NULL;

@@ -25,8 +25,7 @@ static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segmen
     for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
         aq_rank job_rank = aq_team_to_job(team, rank);
         if (job_rank == core.params.rank) continue;
-        st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
-                                all + rank * bytes);
+        st = core_segment_learn(core_ep_route(index, job_rank), all + rank * bytes);
     }
     return st;
 }

@@ -139,7 +139,7 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
     aqi_spin_lock(&core.lock); /* held by core_ep_reach while it copies routes */
     for (unsigned e = 1; e < CORE_EPS; e++)
         if (atomic_load(&core.reached_eps) & 1u << e)
-            atomic_store(&core.routes[e * (size_t)core.params.size + rank].lost, true);
+            atomic_store(&core_ep_route(e, rank)->lost, true);
     aqi_spin_unlock(&core.lock);
     for (unsigned t = 0; t < core.tp_count; t++)
         aqi_tp_peer_down(core.tps[t], rank);

@@ -239,6 +239,12 @@ AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
 /* The error of an operation that failed after it was started: of a lost peer, or any other. */
 AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call);
 
+/* The route to endpoint `index` of a rank; core_ep_reach has set it up. */
+static inline struct core_route *core_ep_route(unsigned index, uint32_t job_rank)
+{
+    return &core.routes[index * (size_t)core.params.size + job_rank];
+}
+
 static inline struct core_route *core_team_route(const aq_team *team, aq_rank rank)
 {
     struct core_route *route = &team->routes[team->at != NULL ? team->at[rank] : rank];
