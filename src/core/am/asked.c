@@ -53,61 +53,61 @@ static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
     return token;
 }
 
-/* Called with the lock held. */
-static struct aqi_op *asked_free(uint32_t place)
+/* With the lock held: the request in flight; NULL: none. The token may be from a peer: not trusted.
+ */
+static struct ask *asked_find(uint64_t token, uint32_t rank)
 {
+    uint32_t place = (uint32_t)token;
+    if (place == 0 || place > asked.size) return NULL;
     struct ask *ask = &asked.table[place - 1];
+    bool same = ask->rank == rank && (ask->used & 0xffffff) == token >> PLACE_BITS;
+    return ask->op != NULL && same ? ask : NULL;
+}
+
+/* Called with the lock held. */
+static struct aqi_op *asked_free(struct ask *ask)
+{
     struct aqi_op *op = ask->op;
     ask->op = NULL;
     ask->rank = asked.free;
-    asked.free = place;
+    asked.free = (uint32_t)(ask - asked.table) + 1;
     return op;
 }
 
-/* The token comes from a peer and is not trusted. */
 static struct aqi_op *asked_take(uint64_t token, uint32_t rank)
 {
-    struct aqi_op *op = NULL;
-    uint32_t place = (uint32_t)token;
     core_lock(&asked.lock);
-    if (place != 0 && place <= asked.size) {
-        const struct ask *ask = &asked.table[place - 1];
-        if (ask->op != NULL && ask->rank == rank && (ask->used & 0xffffff) == token >> PLACE_BITS)
-            op = asked_free(place);
-    }
+    struct ask *ask = asked_find(token, rank);
+    struct aqi_op *op = ask != NULL ? asked_free(ask) : NULL;
     core_unlock(&asked.lock);
     return op;
 }
 
 bool core_asked_waits(uint64_t token, uint32_t rank)
 {
-    uint32_t place = (uint32_t)token;
     core_lock(&asked.lock);
-    const struct ask *ask = place != 0 && place <= asked.size ? &asked.table[place - 1] : NULL;
-    bool waits = ask != NULL && ask->op != NULL && ask->rank == rank &&
-                 (ask->used & 0xffffff) == token >> PLACE_BITS;
+    bool waits = asked_find(token, rank) != NULL;
     core_unlock(&asked.lock);
     return waits;
+}
+
+static void asked_fail(struct aqi_op *op, aq_status status)
+{
+    aqi_comp_fail(&op->set.get, status);
+    aqi_comp_remote(&op->set.get);
 }
 
 void core_asked_fail(uint64_t token, uint32_t rank, aq_status status)
 {
     struct aqi_op *op = asked_take(token, rank);
-    if (op == NULL) return;
-    aqi_comp_fail(&op->set.get, status);
-    aqi_comp_remote(&op->set.get);
+    if (op != NULL) asked_fail(op, status);
 }
 
 void core_asked_peer_down(uint32_t rank)
 {
     core_lock(&asked.lock);
-    for (uint32_t place = 1; place <= asked.size; place++) {
-        const struct ask *ask = &asked.table[place - 1];
-        if (ask->op == NULL || ask->rank != rank) continue;
-        struct aqi_op *op = asked_free(place);
-        aqi_comp_fail(&op->set.get, AQ_EPEER);
-        aqi_comp_remote(&op->set.get);
-    }
+    for (struct ask *ask = asked.table; ask != asked.table + asked.size; ask++)
+        if (ask->op != NULL && ask->rank == rank) asked_fail(asked_free(ask), AQ_EPEER);
     core_unlock(&asked.lock);
 }
 
