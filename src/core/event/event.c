@@ -102,6 +102,11 @@ static inline bool event_set_is_over(const struct core_set *set)
             event_left(&set->message.local)) == 0;
 }
 
+static inline int32_t event_status_of(const struct aqi_comp *comp)
+{
+    return atomic_load_explicit(&comp->status, memory_order_relaxed);
+}
+
 /* Returns the first failure of the kinds in `mask`, and clears it. */
 static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
 {
@@ -113,18 +118,11 @@ static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
                  {AQ_NBI_ATOMIC, &set->atomic},
                  {AQ_NBI_LOCAL, &set->message}};
     for (unsigned i = 0; i < AQI_COUNT_OF(kinds); i++) {
-        if ((mask & kinds[i].bit) == 0 ||
-            atomic_load_explicit(&kinds[i].comp->status, memory_order_relaxed) == AQ_OK)
-            continue;
+        if ((mask & kinds[i].bit) == 0 || event_status_of(kinds[i].comp) == AQ_OK) continue;
         aq_status st = (aq_status)atomic_exchange(&kinds[i].comp->status, AQ_OK);
         return event_failed(kinds[i].comp, st);
     }
     return AQ_OK;
-}
-
-static inline int32_t event_status_of(const struct aqi_comp *comp)
-{
-    return atomic_load_explicit(&comp->status, memory_order_relaxed);
 }
 
 static inline int32_t event_set_any_status(const struct core_set *set)
@@ -380,9 +378,7 @@ aq_status aq_nbi_end(aq_event *event)
     me->region = NULL;
     *event = root;
     /* A region whose operations are all complete needs no event. */
-    const struct core_set *set = &root->set;
-    if (event_set_complete(&root->set, AQ_NBI_ALL) && set->put.status == AQ_OK &&
-        set->get.status == AQ_OK && set->atomic.status == AQ_OK && set->message.status == AQ_OK) {
+    if (event_set_is_over(&root->set) && event_set_any_status(&root->set) == AQ_OK) {
         *event = AQ_EVENT_DONE;
         core_op_put(root);
     }
