@@ -26,13 +26,10 @@ struct call {
 /* Set `w` to the mapped segment of a valid call; false: take the general path. */
 static inline bool vis_window_of(const struct call c, struct vis_window *w)
 {
-    const struct core_thread *me = core_self();
-    if (AQI_UNLIKELY(!atomic_load_explicit(&core.open, memory_order_relaxed) || me == NULL ||
-                     me->handling != NULL || c.team == NULL || c.rank >= c.team->size ||
+    if (AQI_UNLIKELY(!core_may_call(core_self()) || c.team == NULL || c.rank >= c.team->size ||
                      (c.flags & ~CORE_RMA_FLAGS) != 0 || (c.mode == EXPLICIT && c.event == NULL)))
         return false;
-    const struct core_route *route =
-        &c.team->routes[c.team->at != NULL ? c.team->at[c.rank] : c.rank];
+    const struct core_route *route = core_team_route(c.team, c.rank);
     w->first = c.flags & AQ_REMOTE_OFFSET ? 0 : route->seg_addr;
     w->size = route->seg_size;
     w->mapped = route->local;
@@ -42,8 +39,7 @@ static inline bool vis_window_of(const struct call c, struct vis_window *w)
 
 static inline aq_status vis_done(const struct call c, uint64_t begun, size_t bytes)
 {
-    aqi_count(c.get ? AQI_CTR_GET : AQI_CTR_PUT, 1);
-    aqi_count(c.get ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, bytes);
+    core_count_run(aqi_counting(), c.get, bytes);
     if (c.mode == EXPLICIT) *c.event = AQ_EVENT_DONE;
     if (c.mode == BLOCKING) core_done_directly(core_thread_mine);
     aqi_trace_end(AQI_TRACE_RMA, c.name, begun, c.rank, bytes);
