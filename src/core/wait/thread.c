@@ -118,12 +118,17 @@ aq_status core_progress_thread_start(void)
     return AQ_OK;
 }
 
-void core_progress_thread_stop(void)
+static void wait_thread_tell_to_stop(void)
 {
-    if (!progress_thread.running) return;
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
     aqi_kick(progress_thread.kick);
+}
+
+void core_progress_thread_stop(void)
+{
+    if (!progress_thread.running) return;
+    wait_thread_tell_to_stop();
     pthread_join(progress_thread.thread, NULL);
     close(progress_thread.kick);
 }
@@ -136,9 +141,7 @@ void aqi_core_halt_progress(void)
 {
     struct timespec until;
     if (!progress_thread.running || pthread_equal(progress_thread.thread, pthread_self())) return;
-    progress_thread.running = false;
-    atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
-    aqi_kick(progress_thread.kick);
+    wait_thread_tell_to_stop();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);
