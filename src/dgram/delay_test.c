@@ -9,20 +9,15 @@
 /* The program computes for a millisecond after each message, and answers before it polls again. */
 static void test_computes_before_it_sends(void **state)
 {
-    struct aqi_dgram_peer_info info;
     pair_open(1, 10 * SECOND, 1);
-    assert_int_equal(say(0, 0), AQ_OK);
-    run(SECOND / 10);
+    say_and_run(0, 0, SECOND / 10);
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(20 * US);
+        say_and_run(0, 0, 20 * US);
         net.now += MS;
-        assert_int_equal(say(1, 0), AQ_OK);
-        run(20 * US);
+        say_and_run(1, 0, 20 * US);
         net.now += MS;
     }
-    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
-    assert_in_range(info.rtt, 1, 100 * US);
+    assert_in_range(info_of(0).rtt, 1, 100 * US);
     assert_int_equal(net.came[0], 50);
     assert_int_equal(net.came[1], 51);
     pair_close();
@@ -34,21 +29,15 @@ static void test_computes_before_it_sends(void **state)
  */
 static void test_measured_without_progress(void **state)
 {
-    struct aqi_dgram_peer_info info;
     pair_open(1, 10 * SECOND, 1);
-    assert_int_equal(say(1, 0), AQ_OK); /* connects */
-    run(SECOND / 10);
-    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
-    assert_int_equal(info.rtt, 0);
+    say_and_run(1, 0, SECOND / 10); /* connects */
+    assert_int_equal(info_of(0).rtt, 0);
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(20 * US);
+        say_and_run(0, 0, 20 * US);
         net.now += 20 * US;
-        assert_int_equal(say(1, 0), AQ_OK);
-        run(20 * US);
+        say_and_run(1, 0, 20 * US);
     }
-    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
-    assert_in_range(info.rtt, 1, 100 * US);
+    assert_in_range(info_of(0).rtt, 1, 100 * US);
     pair_close();
 }
 
@@ -58,17 +47,14 @@ static void open_late(void)
     pair_open(1, 10 * SECOND, 1);
     net.now = 1000 * SECOND;
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(MS);
+        say_and_run(0, 0, MS);
     }
 }
 
 static void close_timely(void)
 {
-    struct aqi_dgram_peer_info info;
     run(SECOND / 10);
-    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
-    assert_in_range(info.rto, 1, 10 * MS);
+    assert_in_range(info_of(0).rto, 1, 10 * MS);
     pair_close();
 }
 
@@ -128,22 +114,17 @@ static void test_lost_at_unknown_time(void **state)
 /* End 0 computes, so that its answer to 1 takes long; then an answer that 0 waits for is lost. */
 static void test_answer_lost_after_absence(void **state)
 {
-    struct aqi_dgram_peer_info info;
     open_late();
     for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(20 * US);
-        assert_int_equal(say(1, 0), AQ_OK);
-        run(20 * US);
+        say_and_run(0, 0, 20 * US);
+        say_and_run(1, 0, 20 * US);
     }
     assert_int_equal(say(1, 0), AQ_OK);
     net.now += 20 * MS;
     run(MS);
-    assert_true(aqi_dgram_peer_info(net.end[1], 0, &info));
-    assert_in_range(info.rto, 5 * MS, SECOND);
+    assert_in_range(info_of(1).rto, 5 * MS, SECOND);
     unsigned before = net.came[0];
-    assert_int_equal(say(0, 0), AQ_OK);
-    run(20 * US);
+    say_and_run(0, 0, 20 * US);
     assert_int_equal(say(1, 0), AQ_OK);
     net.flying = 0;
     run(2 * MS);

@@ -72,8 +72,7 @@ static void casts_are_refused(void **state)
     assert_int_equal(world.node[1].requests, 0);
     uint64_t dropped = count_of(1, AQI_DGRAM_DROP_MALFORMED);
     assert_in_range(dropped, 1, 1000);
-    assert_int_equal(send_one(&world.node[0], 20, 1), AQ_OK);
-    settle(1000000000);
+    send_and_settle(&world.node[0], 20, 1, 1000000000);
     assert_int_equal(world.node[1].requests, 1);
     end();
 }

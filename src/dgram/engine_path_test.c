@@ -4,16 +4,13 @@
 /* If the path is known nothing larger is tried, which would take time, and nothing is logged. */
 static void test_known_path(void **state)
 {
-    struct aqi_dgram_peer_info info;
     for (unsigned first = 0; first < NODES; first++) {
         begin(0, false);
         world.path = 1472;
         world.known = 1424;
-        assert_int_equal(send_one(&world.node[first], 20000, 0), AQ_OK);
-        settle(2000000);
+        send_and_settle(&world.node[first], 20000, 0, 2000000);
         for (unsigned i = 0; i < NODES; i++) {
-            assert_true(aqi_dgram_peer_info(world.node[i].dgram, 1 - i, &info));
-            assert_int_equal(info.packet, 1424);
+            assert_int_equal(info_of(i).packet, 1424);
             assert_int_equal(world.node[i].small, 0);
         }
         end();
@@ -22,15 +19,12 @@ static void test_known_path(void **state)
 
 static void test_small_path(void **state)
 {
-    struct aqi_dgram_peer_info info;
     begin(0, false);
     world.path = 1472;
     for (unsigned i = 0; i < 5; i++)
-        assert_int_equal(send_one(&world.node[0], 20000, i), AQ_OK);
-    settle(60000000000);
+        send_and_settle(&world.node[0], 20000, i, 60000000000);
     assert_int_equal(world.node[1].requests, 5);
-    assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
-    assert_int_equal(info.packet, 1472);
+    assert_int_equal(info_of(0).packet, 1472);
     assert_int_equal(world.node[0].small, 1);
     end();
 }
@@ -42,8 +36,7 @@ static void test_longer_path(void **state)
     begin(0, false);
     for (unsigned i = 0; i < 40; i++) {
         if (i == 20) world.late = 900000;
-        assert_int_equal(send_one(&world.node[0], 10, i), AQ_OK);
-        settle(1000000000);
+        send_and_settle(&world.node[0], 10, i, 1000000000);
     }
     assert_int_equal(world.node[1].requests, 40);
     assert_in_range(aqi_dgram_count(world.node[0].dgram, AQI_DGRAM_RESENT), 1, 8);
@@ -53,7 +46,6 @@ static void test_longer_path(void **state)
 /* Full buffers lose packets of all sizes: that does not make the path a small one. */
 static void test_choked_path(void **state)
 {
-    struct aqi_dgram_peer_info info;
     static const unsigned chokes[] = {300, 600, 800, 950, 1000};
     for (unsigned i = 0; i < 5 * sizeof(chokes) / sizeof(chokes[0]); i++) {
         begin(0, false);
@@ -66,8 +58,8 @@ static void test_choked_path(void **state)
         settle(60000000000);
         for (unsigned k = 0; k < NODES; k++) {
             assert_int_equal(world.node[k].small, 0);
-            assert_true(aqi_dgram_peer_info(world.node[k].dgram, 1 - k, &info));
-            if (info.packet != 0) assert_int_equal(info.packet, LARGEST / 16 * 16);
+            size_t packet = info_of(k).packet;
+            if (packet != 0) assert_int_equal(packet, LARGEST / 16 * 16);
         }
         end();
     }
@@ -98,16 +90,13 @@ static void test_small_path_to_busy(void **state)
 /* A small path that loses packets is detected, too, even if it is small one way only. */
 static void test_small_lossy_path(void **state)
 {
-    struct aqi_dgram_peer_info info;
     for (unsigned i = 0; i < 20; i++) {
         begin(200, false);
         world.random = 100 + i;
         world.path = i % 2 != 0 ? 1472 : 1000;
         world.one_way = i % 4 / 2;
-        assert_int_equal(send_one(&world.node[i % 3 == 0], 20000, i), AQ_OK);
-        settle(60000000000);
-        assert_true(aqi_dgram_peer_info(world.node[i % 3 == 0].dgram, i % 3 != 0, &info));
-        assert_int_equal(info.packet, i % 2 != 0 ? 1472 : 992);
+        send_and_settle(&world.node[i % 3 == 0], 20000, i, 60000000000);
+        assert_int_equal(info_of(i % 3 == 0).packet, i % 2 != 0 ? 1472 : 992);
         assert_int_equal(world.node[i % 3 == 0].small, 1);
         end();
     }
@@ -120,7 +109,6 @@ static void test_small_lossy_path(void **state)
 static void test_path_that_shrinks(void **state)
 {
     enum { FIRST = 5, ALL = 40 };
-    struct aqi_dgram_peer_info info;
     for (unsigned i = 0; i < 32; i++) {
         begin(i % 4 / 2 * 20, i % 2 != 0);
         world.random = 100 + i;
@@ -151,8 +139,7 @@ static void test_path_that_shrinks(void **state)
         assert_true(put.remote == 1 && put.status == AQ_OK);
         assert_true(get.remote == 1 && get.status == AQ_OK);
         assert_memory_equal(mine, theirs, MEMORY);
-        assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
-        assert_int_equal(info.packet, world.path / 16 * 16);
+        assert_int_equal(info_of(0).packet, world.path / 16 * 16);
         assert_int_equal(world.node[0].small, 1);
         assert_int_equal(world.node[1].small, world.one_way ? 0 : 1);
         assert_int_equal(world.node[0].silent + world.node[1].silent, 0);
@@ -164,8 +151,7 @@ static void test_path_that_shrinks(void **state)
 static void test_path_that_shrinks_again(void **state)
 {
     begin(0, true);
-    assert_int_equal(send_one(&world.node[0], 60000, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(&world.node[0], 60000, 0, 1000000000);
     static const size_t paths[] = {4000, 1472, AQI_DGRAM_LEAST_PACKET};
     for (unsigned i = 0; i < AQI_COUNT_OF(paths); i++) {
         world.path = paths[i];
@@ -181,10 +167,8 @@ static void test_path_that_shrinks_again(void **state)
 /* A peer that computes acknowledges nothing, but answers probes: the path has not changed. */
 static void test_computing_is_no_small_path(void **state)
 {
-    struct aqi_dgram_peer_info info;
     begin(0, false);
-    assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(&world.node[0], 20000, 0, 1000000000);
     world.computes = true;
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(send_one(&world.node[0], 20000, i), AQ_OK);
@@ -194,8 +178,7 @@ static void test_computing_is_no_small_path(void **state)
     (void)aqi_dgram_resume(world.node[1].dgram, true, world.now);
     settle(1000000000);
     assert_int_equal(world.node[1].requests, 9);
-    assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
-    assert_int_equal(info.packet, LARGEST / 16 * 16);
+    assert_int_equal(info_of(0).packet, LARGEST / 16 * 16);
     assert_int_equal(world.node[0].small, 0);
     end();
 }
@@ -205,8 +188,7 @@ static void test_path_to_computing_shrinks(void **state)
 {
     for (unsigned i = 0; i < 2; i++) {
         begin(0, i != 0);
-        assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);
-        settle(1000000000);
+        send_and_settle(&world.node[0], 20000, 0, 1000000000);
         world.computes = true;
         world.path = 1000;
         assert_int_equal(send_one(&world.node[0], 20000, 1), AQ_OK);

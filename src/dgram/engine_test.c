@@ -43,7 +43,6 @@ static void test_computes(void **state)
 {
     enum { SENT = 40 };
     struct done done = {0};
-    struct aqi_dgram_peer_info info;
     dead_after = 1000000000;
     begin(20, true);
     dead_after = 0;
@@ -53,12 +52,10 @@ static void test_computes(void **state)
     memset(there->memory, 0, 5000);
     for (unsigned i = 0; i < SENT; i++)
         assert_int_equal(send_one(here, i % 2 * 3000, i), AQ_OK);
-    assert_int_equal(aqi_dgram_put(here->dgram, 1, (uintptr_t)there->memory, here->memory, 5000,
-                                   false, NULL, 0, &done),
-                     AQ_OK);
+    assert_put(NULL, (uintptr_t)there->memory, 5000, &done);
     run(5000000000);
     assert_int_equal(here->lost, 0);
-    assert_true(aqi_dgram_peer_info(here->dgram, 1, &info) && info.connected);
+    assert_true(info_of(0).connected);
     assert_int_equal(there->requests, 0);
     assert_int_equal(there->memory[0], 0);
     assert_int_equal(done.remote, 0);
@@ -112,8 +109,7 @@ static void test_crossing(void **state)
         world.random = seed;
         world.detour = 3000;
         for (unsigned i = 0; i < NODES; i++)
-            assert_int_equal(send_one(&world.node[i], 10, i), AQ_OK);
-        settle(1000000000);
+            send_and_settle(&world.node[i], 10, i, 1000000000);
         for (unsigned i = 0; i < NODES; i++) {
             assert_int_equal(world.node[i].requests, 1);
             assert_int_equal(aqi_dgram_count(world.node[i].dgram, AQI_DGRAM_DROP_COOKIE), 0);
@@ -133,8 +129,7 @@ static void test_at_once(void **state)
     begin(0, false);
     at_once = 0;
     struct node *here = &world.node[0], *there = &world.node[1];
-    assert_int_equal(send_one(here, 10, sent++), AQ_OK);
-    settle(1000000000);
+    send_and_settle(here, 10, sent++, 1000000000);
     for (unsigned round = 0; round < ROUNDS; round++) {
         (void)aqi_dgram_progress(here->dgram, true, world.now);
         world.sent = here->gathers = 0;
@@ -181,8 +176,7 @@ static void transfers(unsigned loss)
         struct done *d = &done[3 * i];
         memset(here->memory, (int)i + 1, n);
         memset(there->memory, 0, MEMORY);
-        assert_int_equal(
-            aqi_dgram_put(here->dgram, 1, base + 3, here->memory, n, false, NULL, 0, &d[0]), AQ_OK);
+        assert_put(NULL, base + 3, n, &d[0]);
         settle(20000000000);
         assert_int_equal(d[0].local, 1);
         assert_int_equal(d[0].remote, 1);
@@ -195,9 +189,7 @@ static void transfers(unsigned loss)
         assert_int_equal(d[1].remote, 1);
         assert_memory_equal(there->memory + 3, here->memory, n);
         memset(here->memory, (int)i + 77, n);
-        assert_int_equal(
-            aqi_dgram_put(here->dgram, 1, base, here->memory, n, false, head, sizeof(head), &d[2]),
-            AQ_OK);
+        assert_put(head, base, n, &d[2]);
         settle(20000000000);
         assert_int_equal(d[2].local, 1);
         assert_int_equal(d[2].remote, 0);
@@ -223,9 +215,7 @@ static void test_bursts(void **state)
     memset(here->memory, 1, MEMORY);
     for (unsigned i = 0; i < 2; i++) {
         world.bursts = world.packets = 0;
-        assert_int_equal(
-            aqi_dgram_put(here->dgram, 1, there, here->memory, MEMORY, false, NULL, 0, &done),
-            AQ_OK);
+        assert_put(NULL, there, MEMORY, &done);
         settle(20000000000);
     }
     unsigned full = AQI_DGRAM_BURST / (LARGEST / 16 * 16);
@@ -244,8 +234,7 @@ static void test_late_heads(void **state)
     struct node *here = &world.node[0], *there = &world.node[1];
     unsigned char head[HEAD] = {0};
     memset(done, 0, sizeof(done));
-    assert_int_equal(send_one(here, 0, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(here, 0, 0, 1000000000);
     world.headless = true;
     uint64_t until = world.now + 100000000;
     for (unsigned i = 0; i < COUNT;) {
@@ -274,14 +263,10 @@ static void test_refused(void **state)
     unsigned char head[HEAD] = {0};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         struct done done[3] = {{0}};
-        assert_int_equal(
-            aqi_dgram_put(here->dgram, 1, bad, here->memory, sizes[i], false, NULL, 0, &done[0]),
-            AQ_OK);
+        assert_put(NULL, bad, sizes[i], &done[0]);
         assert_int_equal(aqi_dgram_get(here->dgram, 1, bad, here->memory, sizes[i], &done[1]),
                          AQ_OK);
-        assert_int_equal(aqi_dgram_put(here->dgram, 1, bad, here->memory, sizes[i], false, head,
-                                       sizeof(head), &done[2]),
-                         AQ_OK);
+        assert_put(head, bad, sizes[i], &done[2]);
         settle(20000000000);
         assert_int_equal(done[0].remote, 1);
         assert_int_equal(done[0].status, AQ_ERANGE);
@@ -312,14 +297,12 @@ static void test_forget(void **state)
 
 static void test_idle_close(void **state)
 {
-    struct aqi_dgram_peer_info info;
     begin(0, false);
     for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(send_one(&world.node[i % 2], 10, i), AQ_OK);
-        settle(1000000000);
-        assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info) && info.connected);
+        send_and_settle(&world.node[i % 2], 10, i, 1000000000);
+        assert_true(info_of(0).connected);
         run(2500000000);
-        assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info) && !info.connected);
+        assert_true(!info_of(0).connected);
         assert_true(dgram_peer_memory(world.node[0].dgram, 1) <= 264);
     }
     assert_int_equal(world.node[0].requests, 1);
@@ -332,8 +315,7 @@ static void test_silence(void **state)
 {
     begin(0, false);
     struct node *here = &world.node[0];
-    assert_int_equal(send_one(here, 10, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(here, 10, 0, 1000000000);
     world.loss = 1000;
     for (unsigned i = 1; i <= 40; i++)
         assert_int_equal(send_one(here, 8000, i), AQ_OK);
@@ -373,8 +355,7 @@ static void test_dead(void **state)
     for (unsigned connected = 0; connected < 2; connected++) {
         begin(0, false);
         struct node *here = &world.node[0];
-        if (connected) assert_int_equal(send_one(here, 10, 0), AQ_OK);
-        settle(500000000);
+        if (connected) send_and_settle(here, 10, 0, 500000000);
         world.loss = 1000;
         assert_int_equal(send_one(here, 10, 1), AQ_OK);
         run(900000000);
@@ -392,13 +373,11 @@ static void test_dead(void **state)
  * messages arrive, but their sender does not learn that before the first of the bulk arrives. */
 static void test_lost_acknowledgements(void **state)
 {
-    struct aqi_dgram_peer_info info;
     for (uint64_t ms = 80; ms < 320; ms += 20) {
         begin(0, false);
         struct node *here = &world.node[0];
         for (unsigned i = 0; i < 10; i++) {
-            assert_int_equal(send_one(here, 10, i), AQ_OK);
-            settle(1000000000);
+            send_and_settle(here, 10, i, 1000000000);
         }
         world.loss = 1000;
         assert_int_equal(send_one(here, 8000, 10), AQ_OK);
@@ -414,8 +393,7 @@ static void test_lost_acknowledgements(void **state)
         world.deaf = false;
         settle(1000000000);
         assert_int_equal(world.node[1].requests, 31);
-        assert_true(aqi_dgram_peer_info(here->dgram, 1, &info));
-        assert_in_range(info.rtt, 1, 2000000);
+        assert_in_range(info_of(0).rtt, 1, 2000000);
         end();
     }
 }
@@ -429,12 +407,9 @@ static void test_window_lost(void **state)
     struct done done = {0};
     begin(0, false);
     struct node *here = &world.node[0];
-    assert_int_equal(send_one(here, 10, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(here, 10, 0, 1000000000);
     world.loss = 1000;
-    assert_int_equal(aqi_dgram_put(here->dgram, 1, (uintptr_t)world.node[1].memory, here->memory,
-                                   120000, false, NULL, 0, &done),
-                     AQ_OK);
+    assert_put(NULL, (uintptr_t)world.node[1].memory, 120000, &done);
     run(20000);
     world.loss = 0;
     uint64_t healed = world.now;
@@ -452,8 +427,7 @@ static void test_restart(void **state)
     begin(0, false);
     aqi_dgram_tell(world.node[0].dgram); /* it rides on packets */
     assert_false(aqi_dgram_told(world.node[1].dgram));
-    assert_int_equal(send_one(&world.node[0], 10, 0), AQ_OK);
-    settle(1000000000);
+    send_and_settle(&world.node[0], 10, 0, 1000000000);
     assert_true(aqi_dgram_told(world.node[1].dgram));
     aqi_dgram_destroy(world.node[1].dgram);
     open_node(1, 777, false);
@@ -470,9 +444,7 @@ static void test_down(void **state)
     struct done done = {0};
     begin(1000, false);
     struct node *here = &world.node[0];
-    assert_int_equal(aqi_dgram_put(here->dgram, 1, (uintptr_t)world.node[1].memory, here->memory,
-                                   100000, false, NULL, 0, &done),
-                     AQ_OK);
+    assert_put(NULL, (uintptr_t)world.node[1].memory, 100000, &done);
     run(3000000);
     aqi_dgram_down(here->dgram, 1);
     assert_int_equal(done.local, 1);

@@ -310,4 +310,27 @@ static inline aq_status send_one(struct node *node, size_t body_len, unsigned se
     return aqi_dgram_send(node->dgram, 1 - node->id, false, head, HEAD, body, body_len);
 }
 
+static inline void send_and_settle(struct node *node, size_t body_len, unsigned serial, uint64_t ns)
+{
+    assert_int_equal(send_one(node, body_len, serial), AQ_OK);
+    settle(ns);
+}
+
+/* Node 0 writes the beginning of its memory to `addr` of the other; with a head, as a Long. */
+static inline void assert_put(const void *head, uint64_t addr, size_t len, struct done *done)
+{
+    struct node *node = &world.node[0];
+    assert_int_equal(aqi_dgram_put(node->dgram, 1, addr, node->memory, len, false, head,
+                                   head != NULL ? HEAD : 0, done),
+                     AQ_OK);
+}
+
+/* Query what a node knows of the other one. */
+static inline struct aqi_dgram_peer_info info_of(uint32_t id)
+{
+    struct aqi_dgram_peer_info info;
+    assert_true(aqi_dgram_peer_info(world.node[id].dgram, 1 - id, &info));
+    return info;
+}
+
 #endif

@@ -232,4 +232,18 @@ static inline aq_status say(uint32_t from, uint32_t number)
     return say_much(from, number, 0);
 }
 
+static inline void say_and_run(uint32_t from, uint32_t number, uint64_t ns)
+{
+    assert_int_equal(say(from, number), AQ_OK);
+    run(ns);
+}
+
+/* Query what `from` knows of the other end. */
+static inline struct aqi_dgram_peer_info info_of(uint32_t from)
+{
+    struct aqi_dgram_peer_info info;
+    assert_true(aqi_dgram_peer_info(net.end[from], 1 - from, &info));
+    return info;
+}
+
 #endif

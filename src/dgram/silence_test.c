@@ -21,8 +21,7 @@ static void test_never_reached(void **state)
         begin();
         net.cut[0] = !small_passes;
         net.data_cut = true;
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(49 * SECOND / 10);
+        say_and_run(0, 0, 49 * SECOND / 10);
         expect_silent(0);
         net.now += 100 * SECOND; /* the process was stopped, so it did not wait */
         run(9 * SECOND / 10);
@@ -41,16 +40,12 @@ static void test_never_reached(void **state)
 /* A peer that was reached once is never lost, even if it must be connected again. */
 static void test_silent_later(void **state)
 {
-    struct aqi_dgram_peer_info info;
     for (unsigned anew = 0; anew < 2; anew++) {
         begin();
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(anew ? 5 * SECOND : SECOND);
-        assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
-        assert_true(info.connected == (anew == 0) && info.reached);
+        say_and_run(0, 0, anew ? 5 * SECOND : SECOND);
+        assert_true(info_of(0).connected == (anew == 0) && info_of(0).reached);
         net.cut[0] = true;
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(4 * SECOND);
+        say_and_run(0, 0, 4 * SECOND);
         expect_silent(0);
         run(60 * SECOND);
         expect_silent(1);
@@ -69,8 +64,7 @@ static void test_not_silent(void **state)
     run(60 * SECOND);
     for (unsigned i = 0; i < 10; i++) {
         net.cut[0] = true;
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(3 * SECOND);
+        say_and_run(0, 0, 3 * SECOND);
         net.cut[0] = false;
         run(3 * SECOND);
     }

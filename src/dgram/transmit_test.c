@@ -32,8 +32,7 @@ static void put_what_is_apart(unsigned loss, bool authenticates)
     net.apart = NULL;
     for (unsigned i = 1; i < MESSAGES; i++) {
         assert_int_equal(say(0, i), AQ_OK);
-        assert_int_equal(say(1, i), AQ_OK);
-        run(300 * MS);
+        say_and_run(1, i, 300 * MS);
         assert_int_equal(net.came[0], i);
     }
     assert_int_equal(net.came[1], MESSAGES);
@@ -64,8 +63,7 @@ static void equal_pieces_share_bursts(void **unused)
     pair_authenticates = false;
     for (unsigned put = 0; put < 2; put++) {
         pair_open(1, 10 * SECOND, 1);
-        assert_int_equal(say(0, 0), AQ_OK);
-        run(SECOND / 10);
+        say_and_run(0, 0, SECOND / 10);
         net.memory = from;
         net.apart = from;
         net.bursts = net.packets = 0;

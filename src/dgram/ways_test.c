@@ -4,8 +4,7 @@
 /* The network by which an end sends to the other; NETWORKS: it is not connected. */
 static unsigned way_of(unsigned from)
 {
-    struct aqi_dgram_peer_info info;
-    assert_true(aqi_dgram_peer_info(net.end[from], 1 - from, &info));
+    struct aqi_dgram_peer_info info = info_of(from);
     return info.connected ? info.addr.bytes[1] : NETWORKS;
 }
 
@@ -22,8 +21,7 @@ static void test_connects(void **state)
         pair_open(NETWORKS, 20 * SECOND, 1);
         net.cut[0] = rows[i].cut;
         net.data_cut = rows[i].data_cut;
-        assert_int_equal(say(0, 1), AQ_OK);
-        run(rows[i].within);
+        say_and_run(0, 1, rows[i].within);
         assert_int_equal(net.came[1], 1);
         assert_int_equal(way_of(0), rows[i].way);
         assert_int_equal(way_of(1), rows[i].way);
@@ -36,18 +34,15 @@ static void test_moves(void **state)
 {
     for (uint32_t from = 0; from < ENDS; from++) {
         pair_open(NETWORKS, 20 * SECOND, 2);
-        assert_int_equal(say(0, 1), AQ_OK);
-        run(SECOND);
+        say_and_run(0, 1, SECOND);
         net.cut[0] = true;
-        assert_int_equal(say(from, 2), AQ_OK);
-        run(2 * SECOND);
+        say_and_run(from, 2, 2 * SECOND);
         assert_int_equal(net.came[0] + net.came[1], 2);
         assert_int_equal(way_of(0), 1);
         assert_int_equal(way_of(1), 1);
         net.cut[0] = false;
         net.cut[1] = true;
-        assert_int_equal(say(1 - from, 3), AQ_OK);
-        run(2 * SECOND);
+        say_and_run(1 - from, 3, 2 * SECOND);
         assert_int_equal(net.came[0] + net.came[1], 3);
         assert_int_equal(way_of(0), 0);
         assert_int_equal(way_of(1), 0);
@@ -68,8 +63,7 @@ static void test_moves_to_smaller(void **state)
     for (uint32_t from = 0; from < ENDS; from++) {
         pair_open(NETWORKS, 20 * SECOND, 4);
         net.most = 1000;
-        assert_int_equal(say(0, 1), AQ_OK);
-        run(SECOND);
+        say_and_run(0, 1, SECOND);
         net.cut[0] = true;
         assert_int_equal(say_much(from, 2, 40000), AQ_OK);
         run(2500 * MS);
@@ -91,11 +85,9 @@ static void test_stays(void **state)
 {
     pair_open(NETWORKS, 20 * SECOND, 4);
     net.most = 1000;
-    assert_int_equal(say(0, 1), AQ_OK);
-    run(SECOND);
+    say_and_run(0, 1, SECOND);
     net.cut[0] = true;
-    assert_int_equal(say(0, 2), AQ_OK);
-    run(2500 * MS);
+    say_and_run(0, 2, 2500 * MS);
     net.cut[0] = false;
     run(SECOND);
     assert_int_equal(way_of(0), 0);
@@ -108,15 +100,13 @@ static void test_stays(void **state)
 static void test_closes(void **state)
 {
     pair_open(NETWORKS, 20 * SECOND, 3);
-    assert_int_equal(say(0, 1), AQ_OK);
-    run(SECOND);
+    say_and_run(0, 1, SECOND);
     net.cut[0] = true;
     run(5 * SECOND);
     assert_int_equal(way_of(0), NETWORKS);
     assert_int_equal(way_of(1), NETWORKS);
     for (uint32_t from = 0; from < ENDS; from++)
-        assert_int_equal(say(from, 2), AQ_OK);
-    run(SECOND);
+        say_and_run(from, 2, SECOND);
     assert_int_equal(net.came[0], 1);
     assert_int_equal(net.came[1], 2);
     pair_close();
