@@ -334,13 +334,11 @@ static void what_the_network_refuses_is_lost(void **state)
     assert_non_null(strstr(text, "see \"ip route get\" for the address"));
     assert_null(strstr(text + 1, "packets to"));
     /* Others can still be reached. */
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 0, 15, 3968, 3968));
     packet_await(b, arrivals, 15);
     assert_int_equal(arrivals->altered, 0);
-    free(arrivals);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
     far->ops->close(far);
 }
 

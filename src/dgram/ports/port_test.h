@@ -108,6 +108,12 @@ static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals
     }
 }
 
+static inline void ports_close(struct aqi_port *a, struct aqi_port *b)
+{
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
 /* Receive all packets: loopback delivers before the call that sends returns. */
 static inline void packet_drain(struct aqi_port *port, struct arrivals *arrivals)
 {

@@ -67,7 +67,7 @@ static void bursts_come_out_as_the_same_packets(const char *host)
                   {7, 8944, 8944}, {3, 1456, 1440},  {1, 1472, 4}};
     struct aqi_port *a = open_at(host), *b = open_at(host);
     for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
-        struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+        struct arrivals *arrivals = &(struct arrivals){0};
         uint32_t first = 1;
         for (size_t i = 0; i < AQI_COUNT_OF(bursts); i++) {
             assert_true(packet_send(a, (enum aqi_dgram_channel)channel, &b->address, first,
@@ -89,11 +89,9 @@ static void bursts_come_out_as_the_same_packets(const char *host)
         assert_int_equal(arrivals->count, first - 1);
         assert_true(port_same(&a->address, &arrivals->from));
         assert_false(port_same(&b->address, &arrivals->from));
-        free(arrivals);
     }
     assert_int_equal(b->ops->drops(b), 0);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 static void bursts_over_ipv4(void **state)
@@ -122,15 +120,14 @@ static void an_answer_to_where_it_came_from_arrives(void **state)
         assert_true(packet_send(b, (enum aqi_dgram_channel) !channel, &there.from, 5, 1, 64, 64));
         assert_int_equal(b->ops->drops(b), channel + 1);
     }
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 static void each_of_two_receivers_gets_its_own(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]);
     struct aqi_port *b[2] = {open_at(hosts[0]), open_at(hosts[0])};
-    struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
+    struct arrivals arrivals[2] = {{0}};
     for (uint32_t i = 0; i < 40; i++)
         assert_true(packet_send(a, AQI_DGRAM_DATA, &b[i % 2]->address, 10 * i, 10, 1008, 500));
     for (unsigned r = 0; r < 2; r++) {
@@ -143,7 +140,6 @@ static void each_of_two_receivers_gets_its_own(void **state)
         b[r]->ops->close(b[r]);
     }
     a->ops->close(a);
-    free(arrivals);
 }
 
 /* Packets read while another one is being taken must not overwrite it. */
@@ -172,7 +168,7 @@ static void take_within(void *arg, enum aqi_dgram_channel channel,
 static void receiving_nests_once(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
-    struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
+    struct arrivals arrivals[2] = {{0}};
     struct nested nested = {b, &arrivals[0], &arrivals[1], 1, 0};
     for (uint32_t i = 0; i < 6; i++)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 8 * i, 8, 480, 480));
@@ -186,9 +182,7 @@ static void receiving_nests_once(void **state)
     }
     for (uint32_t i = 0; i < 48; i++)
         assert_int_equal(arrivals[0].times[i] + arrivals[1].times[i], 1);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 /* Linux counts them, but qemu hides that. */
@@ -209,7 +203,7 @@ static void a_full_buffer_tells_what_is_lost(void **state)
         struct aqi_port *a = open_at(hosts[0]);
         struct aqi_port *b = open_port(&(struct aqi_port_params){
             .interface = hosts[0], .packet = packets[p], .buffer = 200000});
-        struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+        struct arrivals *arrivals = &(struct arrivals){0};
         size_t len = b->limits.packet;
         unsigned room = (unsigned)(b->limits.room / (len + AQI_DGRAM_COST)), sent = 0;
         assert_true(room > 10);
@@ -224,9 +218,7 @@ static void a_full_buffer_tells_what_is_lost(void **state)
         assert_true(arrivals->count < sent);
         if (counts_drops(b)) assert_int_equal(arrivals->count + b->ops->drops(b), sent);
         assert_int_equal(a->ops->drops(a), 0);
-        a->ops->close(a);
-        b->ops->close(b);
-        free(arrivals);
+        ports_close(a, b);
     }
 }
 
@@ -234,7 +226,7 @@ static void a_full_buffer_tells_what_is_lost(void **state)
 static void a_kernel_without_gso_is_sent_each_packet(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     int fds[2], on = 1;
     /* Without checksums it cannot cut bursts: EIO. */
     static struct capture capture;
@@ -254,9 +246,7 @@ static void a_kernel_without_gso_is_sent_each_packet(void **state)
     assert_all(arrivals, 0, 60);
     for (uint32_t i = 0; i < 60; i++)
         assert_int_equal(arrivals->len[i], i % 20 == 19 ? 77 : 1472);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 static void who_does_not_listen_is_told(void **state)
@@ -278,8 +268,7 @@ static void who_does_not_listen_is_told(void **state)
         assert_true(port_same(&address, &refused));
         assert_false(port_same(&b->address, &refused));
         assert_false(a->ops->refused(a, &refused));
-        a->ops->close(a);
-        b->ops->close(b);
+        ports_close(a, b);
     }
 }
 
@@ -305,8 +294,7 @@ static void one_peer_alone_is_heard(void **state)
         assert_int_equal(here.count, 6);
         assert_int_equal(here.altered + there.altered + here.times[200] + here.times[201], 0);
         assert_true(port_same(&b->address, &here.from));
-        a->ops->close(a);
-        b->ops->close(b);
+        ports_close(a, b);
         c->ops->close(c);
     }
 }
@@ -328,8 +316,7 @@ static void data_is_looked_for_while_it_comes(void **state)
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 4, 1, 64, 64));
     assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 1);
     assert_int_equal(b->ops->receive(b, AQI_PORT_DEEP, packet_take, &arrivals), 1);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 static uint64_t clock_ns(void)
@@ -384,8 +371,7 @@ static void rare_looks_tell_since_when(void **state)
     if (marks) (void)getsockopt(fds[0], SOL_SOCKET, SO_TIMESTAMPNS, &on, &len);
     assert_true(!marks || on == 0);
     assert_int_equal(arrivals.altered + arrivals.misplaced, 0);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 static int gro_of(struct aqi_port *port, enum aqi_dgram_channel channel)
@@ -416,7 +402,7 @@ static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *
 static void gro_is_for_company(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     bool has = gro_of(b, AQI_DGRAM_DATA) == 1;
     if (has) {
         assert_int_equal(gro_of(b, AQI_DGRAM_COMMAND), 0);
@@ -425,22 +411,18 @@ static void gro_is_for_company(void **state)
             send_until(a, b, arrivals, 1, 0);
         }
     }
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
     if (!has) skip();
 }
 
 static void small_packets_that_met_are_aligned(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 0, 30, 41, 39));
     packet_await(b, arrivals, 30);
     assert_all(arrivals, 0, 30);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 static void packets_have_the_size_asked_for(void **state)
@@ -495,7 +477,7 @@ static void peers_of_another_family_are_told(void **state)
 {
     if (!has_ipv6()) skip();
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]), *six = open_at(hosts[1]);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     static struct capture capture;
     assert_int_equal(aqi_log_configure("udp=info"), AQ_OK);
     capture_start(&capture);
@@ -512,10 +494,8 @@ static void peers_of_another_family_are_told(void **state)
     packet_await(b, arrivals, 5);
     packet_await(six, arrivals, 10);
     assert_int_equal(arrivals->altered, 0);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
     six->ops->close(six);
-    free(arrivals);
 }
 
 /* qemu-user sends the readable part. */
@@ -564,8 +544,7 @@ static void what_cannot_be_read_is_told(void **state)
     assert_int_equal(arrivals.count, 1);
     assert_false(a->ops->unreadable(a));
     munmap(two, 2 * page);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 /* The user is warned once if the program closes the library's descriptors or opens files in their
@@ -574,7 +553,7 @@ static void a_descriptor_that_is_gone_is_reported(void **state)
 {
     static struct capture capture;
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     int fds[2], file = open("/dev/null", O_RDONLY | O_CLOEXEC);
     b->ops->descriptors(b, fds);
     int kept = dup(fds[AQI_DGRAM_COMMAND]);
@@ -600,9 +579,7 @@ static void a_descriptor_that_is_gone_is_reported(void **state)
     assert_all(arrivals, 0, 200);
     close(file);
     close(kept);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 int main(void)

@@ -43,9 +43,7 @@ static struct aqi_port *port_in(unsigned space, const struct aqi_port_ops *ops)
 static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *other)
 {
     struct aqi_port *a = port_in(0, one), *b = port_in(1, other);
-    struct arrivals *there = calloc(1, sizeof(*there)), *back = calloc(1, sizeof(*back));
-    assert_non_null(there);
-    assert_non_null(back);
+    struct arrivals *there = &(struct arrivals){0}, *back = &(struct arrivals){0};
     for (uint32_t i = 0; i < 1000; i++) {
         size_t len = i * 7 % 761 + 4; /* one at a time, so that they bypass the stack */
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, len, len));
@@ -73,10 +71,7 @@ static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *o
     assert_int_equal(there->altered + back->altered, 0);
     assert_int_equal(there->misplaced + back->misplaced, 0);
     assert_int_equal(a->ops->drops(a) + b->ops->drops(b), 0);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(there);
-    free(back);
+    ports_close(a, b);
 }
 
 static void between_two(void **state)
@@ -121,7 +116,7 @@ static bool waits_for(struct aqi_port *port)
 static void small_packets_pass_by_the_stack(void **state)
 {
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     unsigned long before = udp_received(1);
     uint32_t next = 0;
     for (unsigned i = 0; i < 16; i++) { /* all packets of a sender arrive through the same queue */
@@ -141,9 +136,7 @@ static void small_packets_pass_by_the_stack(void **state)
     /* Packets to itself do not pass the wire. */
     assert_true(packet_send(b, AQI_DGRAM_COMMAND, &b->address, next++, 1, 64, 64));
     packet_await(b, arrivals, next);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 /* With the program in the driver, which tells queues apart. */
@@ -196,7 +189,7 @@ static void every_queue_is_listened_to(void **state)
 static void a_full_ring_loses_and_tells(void **state)
 {
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     for (uint32_t i = 0; i < PACKETS; i++)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64));
     while (b->ops->receive(b, AQI_PORT_DEEP, packet_take, arrivals) != 0 ||
@@ -206,9 +199,7 @@ static void a_full_ring_loses_and_tells(void **state)
     assert_int_equal(arrivals->altered, 0);
     assert_true(arrivals->count >= 1000);
     assert_true(b->ops->drops(b) > 0);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    ports_close(a, b);
 }
 
 /* The kernel marks an interface running a little later. */
@@ -232,14 +223,13 @@ static void both_run(void)
 /* A packet must arrive, past the stack or through it. */
 static void arrives(struct aqi_port *a, struct aqi_port *b, uint32_t number, bool past)
 {
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    struct arrivals *arrivals = &(struct arrivals){0};
     unsigned long before = udp_received(1);
     assert_non_null(arrivals);
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, number, 1, 64, 64));
     while (arrivals->times[number] == 0)
         if (b->ops->receive(b, AQI_PORT_DEEP, packet_take, arrivals) == 0) (void)waits_for(b);
     assert_int_equal(udp_received(1), past ? before : before + 1);
-    free(arrivals);
 }
 
 /* Two ports that reach each other by frames; the caller is in the space of the first. */
@@ -311,8 +301,7 @@ static void a_stuck_ring_is_left(void **state)
     const char *text = capture_end(&capture);
     assert_non_null(strstr(text, "AF_XDP on interface pair0 can no longer send"));
     assert_int_equal(a->ops->drops(a), 1);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
 }
 
 /* Must be the last test, as it removes the interface. */
@@ -342,8 +331,7 @@ static void others_on_the_interface_get_theirs(void **state)
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &c->address, 1, 1, 64, 64));
     packet_await(c, &arrivals, 1);
     assert_int_equal(arrivals.times[1], 1);
-    a->ops->close(a);
-    b->ops->close(b);
+    ports_close(a, b);
     c->ops->close(c);
     /* When the port is closed the interface is free for the next one. */
     b = port_in(1, &aqi_port_xdp);
