@@ -235,4 +235,13 @@ static inline bool refuses(void)
     return come(AQI_DGRAM_DROP_MALFORMED, true) != 0;
 }
 
+/* Whether a packet with one record, followed by `n` bytes, is refused. */
+static inline bool refuses_record(uint32_t from, uint8_t flags, struct dgram_record record,
+                                  size_t n)
+{
+    begin(from, flags);
+    add(record, n);
+    return refuses();
+}
+
 #endif

@@ -8,9 +8,9 @@
 
 static bool fragment(uint32_t id, uint64_t total, uint64_t offset, size_t n)
 {
-    begin(LIAR, DGRAM_NUMBERED);
-    add((struct dgram_record){.kind = DGRAM_FRAGMENT, .id = id, .where = total << 32 | offset}, n);
-    return refuses();
+    return refuses_record(
+        LIAR, DGRAM_NUMBERED,
+        (struct dgram_record){.kind = DGRAM_FRAGMENT, .id = id, .where = total << 32 | offset}, n);
 }
 
 static void test_fragments(void **state)
@@ -78,9 +78,8 @@ static void test_too_many_messages(void **state)
 
 static bool long_head(uint32_t id, uint64_t bytes)
 {
-    begin(LIAR, DGRAM_NUMBERED);
-    add((struct dgram_record){.kind = DGRAM_LONG, .id = id, .where = bytes}, 24);
-    return refuses();
+    return refuses_record(LIAR, DGRAM_NUMBERED,
+                          (struct dgram_record){.kind = DGRAM_LONG, .id = id, .where = bytes}, 24);
 }
 
 static bool put(uint32_t id, size_t offset, size_t n, uint8_t flags)
@@ -224,9 +223,8 @@ static void test_gets(void **state)
 
 static bool answer(uint32_t from, uint32_t id, uint64_t offset, size_t n)
 {
-    begin(from, DGRAM_NUMBERED);
-    add((struct dgram_record){.kind = DGRAM_BYTES, .id = id, .where = offset}, n);
-    return refuses();
+    return refuses_record(from, DGRAM_NUMBERED,
+                          (struct dgram_record){.kind = DGRAM_BYTES, .id = id, .where = offset}, n);
 }
 
 static void test_answers(void **state)
@@ -246,9 +244,8 @@ static void test_answers(void **state)
     /* From another peer, or to no operation: ignored. */
     assert_false(answer(FRIEND, id, 0, LEN));
     assert_false(answer(LIAR, id + 1, 0, LEN));
-    begin(FRIEND, DGRAM_NUMBERED);
-    add((struct dgram_record){.kind = DGRAM_REFUSED, .id = id}, 0);
-    assert_false(refuses());
+    assert_false(refuses_record(FRIEND, DGRAM_NUMBERED,
+                                (struct dgram_record){.kind = DGRAM_REFUSED, .id = id}, 0));
     for (size_t i = 0; i < sizeof(got); i++)
         assert_int_equal(got[i], 0x55);
     assert_int_equal(world.completed, 0);
@@ -619,15 +616,15 @@ static void test_bounds_of_slices(void **state)
     assert_true(slice(64, 16, NULL, 24));
     assert_true(slice(56, 32, NULL, 23));
     assert_false(slice(56, 32, NULL, 24));
-    begin(LIAR, 0);
-    add((struct dgram_record){.kind = DGRAM_SLICE,
-                              .flags = AQI_DGRAM_CHANNELS,
-                              .where = UINT64_C(64) << 32},
-        16);
-    assert_true(refuses());
-    begin(LIAR, DGRAM_NUMBERED); /* slices have no numbers of their own */
-    add((struct dgram_record){.kind = DGRAM_SLICE, .where = UINT64_C(64) << 32}, 16);
-    assert_true(refuses());
+    assert_true(refuses_record(LIAR, 0,
+                               (struct dgram_record){.kind = DGRAM_SLICE,
+                                                     .flags = AQI_DGRAM_CHANNELS,
+                                                     .where = UINT64_C(64) << 32},
+                               16));
+    /* slices have no numbers of their own */
+    assert_true(refuses_record(
+        LIAR, DGRAM_NUMBERED,
+        (struct dgram_record){.kind = DGRAM_SLICE, .where = UINT64_C(64) << 32}, 16));
     assert_int_equal(world.delivered + world.lost, 0);
     close_world();
 }
@@ -639,9 +636,9 @@ static void test_what_slices_make(void **state)
     open_world(false);
     size_t len = image_of_message(image);
     assert_false(slice(len, 0, image, 32)); /* forgotten when another packet begins, */
-    begin(LIAR, 0);
-    add((struct dgram_record){.kind = DGRAM_SLICE, .id = 8, .where = (uint64_t)len << 32}, 32);
-    assert_false(refuses());
+    assert_false(refuses_record(
+        LIAR, 0, (struct dgram_record){.kind = DGRAM_SLICE, .id = 8, .where = (uint64_t)len << 32},
+        32));
     assert_false(slice(len, 32, image + 32, len - 32));
     assert_int_equal(world.delivered, 0);
     assert_false(slice(len + 16, 0, image, 32)); /* and one of another length */

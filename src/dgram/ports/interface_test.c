@@ -342,6 +342,17 @@ static void what_the_network_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
+/* A port, and one whose address then moves behind the wire, where nothing answers. */
+static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
+{
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),
+                     AQ_OK);
+    assert_ip("address add 10.7.0.77/32 dev net8");
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net8"}, far),
+                     AQ_OK);
+    assert_ip("address del 10.7.0.77/32 dev net8");
+}
+
 /* One end of a pair reports no room for packets that the other end does not take: they are lost,
  * and smaller ones pass. Older kernels report nothing. */
 static void what_the_other_end_refuses_is_lost(void **state)
@@ -349,12 +360,7 @@ static void what_the_other_end_refuses_is_lost(void **state)
     struct aqi_port *a = NULL, *far = NULL;
     pair_up("net7", "net8");
     assert_ip("link set net7 mtu 9000");
-    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, &a),
-                     AQ_OK);
-    assert_ip("address add 10.7.0.77/32 dev net8");
-    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net8"}, &far),
-                     AQ_OK);
-    assert_ip("address del 10.7.0.77/32 dev net8");
+    open_near_and_far(&a, &far);
     assert_ip("neighbor add 10.7.0.77 lladdr 02:00:00:00:00:77 dev net7");
     capture_start(&capture);
     bool sent = true;
@@ -367,19 +373,7 @@ static void what_the_other_end_refuses_is_lost(void **state)
     assert_string_equal(text, "");
     uint64_t drops = a->ops->drops(a);
     assert_true(drops == 100 || drops == 0);
-    a->ops->close(a);
-    far->ops->close(far);
-}
-
-/* A port, and one whose address then moves behind the wire, where nothing answers. */
-static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
-{
-    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),
-                     AQ_OK);
-    assert_ip("address add 10.7.0.77/32 dev net8");
-    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net8"}, far),
-                     AQ_OK);
-    assert_ip("address del 10.7.0.77/32 dev net8");
+    ports_close(a, far);
 }
 
 /* Packets to a host that does not answer wait, and fill the socket's buffer: none are lost by that,
@@ -406,8 +400,7 @@ static void what_finds_no_room_is_not_sent(void **state)
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &far->address, 0, 1, 512, 512));
     assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 512, 512));
     assert_int_equal(a->ops->drops(a), 0);
-    a->ops->close(a);
-    far->ops->close(far);
+    ports_close(a, far);
 }
 
 /* An interface whose MTU has been lowered sends no fragments. */
@@ -427,8 +420,7 @@ static void nothing_is_fragmented(void **state)
     assert_int_equal(a->ops->drops(a), 5);
     assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 1472, 1472));
     assert_int_equal(a->ops->drops(a), 5);
-    a->ops->close(a);
-    far->ops->close(far);
+    ports_close(a, far);
 }
 
 int main(void)
