@@ -146,11 +146,17 @@ aq_status aq_listener_close(aq_listener *listener)
 
 /* --- connecting ------------------------------------------------------------------------------ */
 
-aq_status conn_check_size(const char *call, size_t struct_size, const char *name)
+aq_status conn_copy_params(const char *call, const void *given, void *params, size_t size,
+                           const char *name)
 {
-    if (struct_size >= sizeof(size_t) && struct_size <= 4096) return AQ_OK;
-    return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)", call,
-                    struct_size, name);
+    size_t struct_size;
+    if (given == NULL) return AQ_OK;
+    memcpy(&struct_size, given, sizeof(struct_size));
+    if (struct_size < sizeof(struct_size) || struct_size > 4096)
+        return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)",
+                        call, struct_size, name);
+    memcpy(params, given, aqi_min(struct_size, size));
+    return AQ_OK;
 }
 
 /* Take the data and the segment from the parameters. */
@@ -184,10 +190,8 @@ static aq_status conn_api_read_connect(const char *call, const aq_connect_params
 {
     const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT | CONN_API_TRAITS;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
-    if (given == NULL) return AQ_OK;
-    aq_status st = conn_check_size(call, given->struct_size, "aq_connect_params");
+    aq_status st = conn_copy_params(call, given, params, sizeof(*params), "aq_connect_params");
     if (st != AQ_OK) return st;
-    memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
     if ((params->flags & CONN_API_KINDS) == CONN_API_KINDS)
         return aqi_fail(
             AQ_EINVAL, "core",
@@ -383,12 +387,9 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
 {
     aq_accept_params params = {.struct_size = sizeof(params)};
     aq_status st = conn_api_take_request(conn, __func__);
+    if (st == AQ_OK)
+        st = conn_copy_params(__func__, given, &params, sizeof(params), "aq_accept_params");
     if (st != AQ_OK) return st;
-    if (given != NULL) {
-        st = conn_check_size(__func__, given->struct_size, "aq_accept_params");
-        if (st != AQ_OK) return st;
-        memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
-    }
     st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, __func__);
     if (st != AQ_OK) return st;
     conn->context = params.context;

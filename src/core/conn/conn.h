@@ -234,8 +234,12 @@ void conn_close_objects(aq_connection *conn);
 /* Check that memory passed by a peer cannot cause a fault in this process. */
 aq_status conn_check_object(int fd, uint64_t size, bool exactly);
 
-/* conn/api.c: check the size of params that a program compiled in; `name` is the type's. */
-aq_status conn_check_size(const char *call, size_t struct_size, const char *name);
+/*
+ * conn/api.c: copy params of a type named `name`, which begin with their size, as the program that
+ * passes them has compiled them in; NULL: none.
+ */
+aq_status conn_copy_params(const char *call, const void *given, void *params, size_t size,
+                           const char *name);
 
 /* bells.c: ours for the peer, and the peer's. */
 aq_status conn_bells_open(void);

@@ -44,11 +44,8 @@ static aq_status send_check_params(struct send_call *c, const aq_send_params *gi
     const unsigned known = AQ_IMMEDIATE | AQ_FENCE | AQ_SEND_HANDLED;
     aq_send_params *params = &c->params;
     *params = (aq_send_params){.struct_size = sizeof(*params)};
-    if (given != NULL) {
-        aq_status st = conn_check_size(c->call, given->struct_size, "aq_send_params");
-        if (st != AQ_OK) return st;
-        memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
-    }
+    aq_status st = conn_copy_params(c->call, given, params, sizeof(*params), "aq_send_params");
+    if (st != AQ_OK) return st;
     if ((params->flags & ~known) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", c->call,
                         params->flags & ~known);
