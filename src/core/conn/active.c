@@ -43,35 +43,6 @@ enum { ACTIVE_LOOK_NS = 50000, ACTIVE_CHECK = 64 };
  */
 enum { ACTIVE_UNSURE = 20000 };
 
-/* --- entering -------------------------------------------------------------------------------- */
-
-static inline aq_connection *active_enter(uint32_t slot_number)
-{
-    struct conn_slot *slot = &conns.slots[slot_number];
-    aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
-    if (conn == NULL || !core.multi) return conn;
-    /* Increment `users`, then read `conn`; conn_withdraw does the reverse. */
-    atomic_fetch_add(&slot->users, 1);
-    conn = atomic_load(&slot->conn);
-    if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
-    return conn;
-}
-
-static inline void active_leave(uint32_t slot_number)
-{
-    if (core.multi) atomic_fetch_sub(&conns.slots[slot_number].users, 1);
-}
-
-aq_connection *conn_hold(uint32_t slot)
-{
-    return active_enter(slot);
-}
-
-void conn_let_go(uint32_t slot)
-{
-    active_leave(slot);
-}
-
 /* --- the list -------------------------------------------------------------------------------- */
 
 static inline uint32_t active_count(void)
@@ -191,22 +162,22 @@ static void active_sweep(void)
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_relaxed);
     if (high == 0) return;
     uint32_t slot = atomic_fetch_add_explicit(&conns.swept, 1, memory_order_relaxed) % high;
-    aq_connection *conn = active_enter(slot);
+    aq_connection *conn = conn_hold(slot);
     if (conn == NULL) return;
     aqi_spin_lock(&conns.active_lock);
     bool more = conn->rests &&
                 (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_work(conn));
     aqi_spin_unlock(&conns.active_lock);
     if (more) conn_activate(conn);
-    active_leave(slot);
+    conn_let_go(slot);
 }
 
 static void active_rung(uint32_t slot)
 {
-    aq_connection *conn = active_enter(slot);
+    aq_connection *conn = conn_hold(slot);
     if (conn == NULL) return;
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_activate(conn);
-    active_leave(slot);
+    conn_let_go(slot);
 }
 
 static AQI_NOINLINE void active_answer(struct conn_bell *bell)
@@ -308,12 +279,12 @@ void conn_finish_delivered(void)
 {
     for (uint32_t i = 0; i < active_count(); i++) {
         uint32_t slot = active_slot(i);
-        aq_connection *conn = active_enter(slot);
+        aq_connection *conn = conn_hold(slot);
         if (conn == NULL) continue;
         if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
             active_delivered(conn) && active_alone(conn))
             active_finish(conn);
-        active_leave(slot);
+        conn_let_go(slot);
     }
 }
 
@@ -397,11 +368,11 @@ unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
     bool by_words = active_by_words(mode);
     for (uint32_t i = 0; i < active_count(); i++) {
         uint32_t slot = active_slot(i);
-        aq_connection *conn = active_enter(slot);
+        aq_connection *conn = conn_hold(slot);
         if (conn == NULL) continue;
         if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN))
             n += active_poll_one(conn, by_words, mode, now);
-        active_leave(slot);
+        conn_let_go(slot);
     }
     n += active_look();
     if (AQI_UNLIKELY(atomic_load_explicit(&conns.news, memory_order_relaxed)) &&

@@ -40,10 +40,8 @@ aq_connection *conn_new(unsigned t, bool client)
 /* From now on no thread makes progress on it. */
 static void conn_withdraw(aq_connection *conn)
 {
-    struct conn_slot *slot = &conns.slots[conn->slot];
-    atomic_store(&slot->conn, NULL);
-    while (atomic_load(&slot->users) != 0)
-        core_hook_relax(NULL, UINT32_MAX);
+    atomic_store(&conns.slots[conn->slot].conn, NULL);
+    conn_await_users(conn->slot);
 }
 
 void conn_destroy(aq_connection *conn)

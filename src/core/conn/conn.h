@@ -191,8 +191,27 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
 void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
                    const char *reason);
 /* The connection in a slot, which is not destroyed until conn_let_go. NULL: none. */
-aq_connection *conn_hold(uint32_t slot);
-void conn_let_go(uint32_t slot);
+static inline aq_connection *conn_hold(uint32_t slot_number)
+{
+    struct conn_slot *slot = &conns.slots[slot_number];
+    aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+    if (conn == NULL || !core.multi) return conn;
+    /* Increment `users`, then read `conn`; conn_withdraw does the reverse. */
+    atomic_fetch_add(&slot->users, 1);
+    conn = atomic_load(&slot->conn);
+    if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
+    return conn;
+}
+static inline void conn_let_go(uint32_t slot)
+{
+    if (core.multi) atomic_fetch_sub(&conns.slots[slot].users, 1);
+}
+/* Wait for the threads that hold a connection in this slot. */
+static inline void conn_await_users(uint32_t slot)
+{
+    while (atomic_load(&conns.slots[slot].users) != 0)
+        core_hook_relax(NULL, UINT32_MAX);
+}
 unsigned conn_attend(void);  /* handle messages and timeouts */
 void core_conns_sweep(void); /* free those whose caller left before the program learned of them */
 

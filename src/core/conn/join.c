@@ -85,8 +85,7 @@ void conn_hide(const aq_segment *segment)
         aqi_spin_lock(&conns.lock);
         bool hidden = conn_join_hide(atomic_load(&conns.slots[i].conn), segment);
         aqi_spin_unlock(&conns.lock);
-        while (hidden && atomic_load(&conns.slots[i].users) != 0)
-            core_hook_relax(NULL, UINT32_MAX);
+        if (hidden) conn_await_users(i);
     }
 }
 

@@ -132,8 +132,7 @@ uint64_t aq_region_handle_size(const aq_region_handle *handle)
 static void region_await_accesses(void)
 {
     for (uint32_t i = 0; core.multi && i < atomic_load(&conns.high); i++)
-        while (atomic_load(&conns.slots[i].users) != 0)
-            core_hook_relax(NULL, UINT32_MAX);
+        conn_await_users(i);
 }
 
 aq_status aq_region_revoke(aq_region *region)
