@@ -435,16 +435,18 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                             const struct connect_hello *hello)
+                             const struct connect_hello *hello, size_t len)
 {
+    (void)len;
     uint64_t nonces[2] = {hello->nonces[0], connect_challenge(dgram, hello, 0)};
     dgram_way_answer(dgram, peer, hello, CONNECT_CHALLENGE, nonces,
                      aqi_min(hello->packet, connect_largest(dgram, peer)), 0);
 }
 
 static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                                 const struct connect_hello *hello)
+                                 const struct connect_hello *hello, size_t len)
 {
+    (void)len;
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
@@ -540,8 +542,9 @@ static bool connect_quiet(struct aqi_dgram *dgram, struct dgram_conn *conn)
 }
 
 static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                             const struct connect_hello *hello)
+                             const struct connect_hello *hello, size_t len)
 {
+    (void)len;
     struct dgram_conn *conn = peer->conn;
     if (connect_is_current(peer, hello)) {
         for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
@@ -564,8 +567,9 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
 }
 
 static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                              const struct connect_hello *hello)
+                              const struct connect_hello *hello, size_t len)
 {
+    (void)len;
     if (!connect_is_current(peer, hello)) return;
     if (!connect_quiet(dgram, peer->conn)) {
         connect_begin_again(dgram, peer);
@@ -576,8 +580,9 @@ static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
 }
 
 static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                             const struct connect_hello *hello)
+                             const struct connect_hello *hello, size_t len)
 {
+    (void)len;
     /* It has closed the connection, but we have not. */
     if (dgram_is_connected(peer) && peer->conn->cookie_out == hello->nonces[0])
         connect_begin_again(dgram, peer);
@@ -640,47 +645,15 @@ static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
     return true;
 }
 
-static void connect_hear(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                         const struct connect_hello *hello, size_t len)
-{
-    switch ((enum connect_kind)hello->kind) {
-    case CONNECT_HELLO:
-        connect_on_hello(dgram, peer, hello);
-        break;
-    case CONNECT_CHALLENGE:
-        connect_on_challenge(dgram, peer, hello);
-        break;
-    case CONNECT_CONFIRM:
-        connect_on_confirm(dgram, peer, hello, len);
-        break;
-    case CONNECT_ACCEPT:
-        connect_on_accept(dgram, peer, hello, len);
-        break;
-    case CONNECT_CLOSE:
-        connect_on_close(dgram, peer, hello);
-        break;
-    case CONNECT_CLOSED:
-        connect_on_closed(dgram, peer, hello);
-        break;
-    case CONNECT_RESET:
-        connect_on_reset(dgram, peer, hello);
-        break;
-    case CONNECT_MOVE:
-        dgram_way_on_move(dgram, peer, hello, len);
-        break;
-    case CONNECT_MOVED:
-        dgram_way_on_moved(dgram, peer, hello, len);
-        break;
-    case CONNECT_PROBE:
-        dgram_shrink_on_probe(dgram, peer, hello, len);
-        break;
-    case CONNECT_PROBED:
-        dgram_shrink_on_probed(dgram, peer, hello);
-        break;
-    case CONNECT_KINDS:
-        break;
-    }
-}
+static void (*const connect_handlers[CONNECT_KINDS])(struct aqi_dgram *, struct dgram_peer *,
+                                                     const struct connect_hello *, size_t) = {
+    [CONNECT_HELLO] = connect_on_hello,        [CONNECT_CHALLENGE] = connect_on_challenge,
+    [CONNECT_CONFIRM] = connect_on_confirm,    [CONNECT_ACCEPT] = connect_on_accept,
+    [CONNECT_CLOSE] = connect_on_close,        [CONNECT_CLOSED] = connect_on_closed,
+    [CONNECT_RESET] = connect_on_reset,        [CONNECT_MOVE] = dgram_way_on_move,
+    [CONNECT_MOVED] = dgram_way_on_moved,      [CONNECT_PROBE] = dgram_shrink_on_probe,
+    [CONNECT_PROBED] = dgram_shrink_on_probed,
+};
 
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
 {
@@ -694,6 +667,7 @@ void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, s
     }
     if (!connect_epoch(dgram, peer, &hello)) return;
     dgram->heard = dgram->env.now;
-    connect_hear(dgram, peer, &hello, len);
+    if (connect_handlers[hello.kind] != NULL)
+        connect_handlers[hello.kind](dgram, peer, &hello, len);
     dgram_set_timer(dgram, peer);
 }

@@ -74,6 +74,6 @@ void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
 void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
                            const struct connect_hello *hello, size_t len);
 void dgram_shrink_on_probed(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                            const struct connect_hello *hello);
+                            const struct connect_hello *hello, size_t len);
 
 #endif

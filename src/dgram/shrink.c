@@ -99,9 +99,10 @@ void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
 
 /* If the largest arrives, the path has not changed: the packet was lost, or the peer computes. */
 void dgram_shrink_on_probed(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                            const struct connect_hello *hello)
+                            const struct connect_hello *hello, size_t len)
 {
     struct dgram_conn *conn = peer->conn;
+    (void)len;
     if (!connect_is_current(peer, hello) || !conn->searching) return;
     if (hello->numbers[1] != conn->searches) return;
     conn->heard = dgram->env.now;
