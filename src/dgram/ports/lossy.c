@@ -25,7 +25,6 @@ struct held {
 
 struct lossy_port {
     struct aqi_port port;
-    struct aqi_port *inner;
     struct aqi_port_weather weather;
     struct aqi_spin lock; /* protects the following */
     uint64_t random;
@@ -60,7 +59,7 @@ static bool lossy_pass_one(struct lossy_port *self, enum aqi_dgram_channel chann
                            const struct aqi_dgram_addr *to, unsigned char *bytes, size_t len)
 {
     struct iovec all = {bytes, len};
-    return self->inner->ops->send(self->inner, channel, to, &all, 1, len, 1);
+    return self->port.inner->ops->send(self->port.inner, channel, to, &all, 1, len, 1);
 }
 
 static void lossy_release(struct lossy_port *self, struct held *held)
@@ -103,11 +102,11 @@ static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram
                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                          size_t len)
 {
-    const struct aqi_port_ops *ops = self->inner->ops;
+    const struct aqi_port_ops *ops = self->port.inner->ops;
     if (fate == LOSE) return true;
     if (fate == REPEAT || len == 0 || len > self->port.limits.packet) {
-        if (!ops->send(self->inner, channel, to, iov, niov, len, 1)) return false;
-        if (fate == REPEAT) (void)ops->send(self->inner, channel, to, iov, niov, len, 1);
+        if (!ops->send(self->port.inner, channel, to, iov, niov, len, 1)) return false;
+        if (fate == REPEAT) (void)ops->send(self->port.inner, channel, to, iov, niov, len, 1);
         return true;
     }
     if (fate == HOLD) {
@@ -133,7 +132,8 @@ static unsigned lossy_send_all(struct lossy_port *self, enum aqi_dgram_channel c
         while (done + run < packets && (fate = lossy_fate(self)) == PASS)
             run++;
         unsigned n = ports_slice(&at, run * segment, pieces, &len);
-        if (run > 0 && !self->inner->ops->send(self->inner, channel, to, pieces, n, segment, run))
+        if (run > 0 &&
+            !self->port.inner->ops->send(self->port.inner, channel, to, pieces, n, segment, run))
             return done;
         done += run;
         if (done == packets) return done;
@@ -167,40 +167,25 @@ static unsigned lossy_receive(struct aqi_port *port, enum aqi_port_look look, aq
     aqi_spin_lock(&self->lock);
     if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
     aqi_spin_unlock(&self->lock);
-    unsigned n = self->inner->ops->receive(self->inner, look, take, arg);
-    aqi_port_pass_deaf(port, self->inner);
-    return n;
+    return aqi_port_inner_receive(port, look, take, arg);
 }
 
 static unsigned lossy_descriptors(struct aqi_port *port, int fds[2])
 {
-    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
-    return inner->ops->descriptors(inner, fds);
-}
-
-static bool lossy_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
-{
-    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
-    return inner->ops->refused(inner, addr);
-}
-
-static bool lossy_unreadable(struct aqi_port *port)
-{
-    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
-    return inner->ops->unreadable(inner);
+    return port->inner->ops->descriptors(port->inner, fds);
 }
 
 static uint64_t lossy_drops(struct aqi_port *port)
 {
     struct lossy_port *self = (struct lossy_port *)port;
-    return self->inner->ops->drops(self->inner) +
+    return self->port.inner->ops->drops(self->port.inner) +
            atomic_load_explicit(&self->lost, memory_order_relaxed);
 }
 
 static void lossy_close(struct aqi_port *port)
 {
     struct lossy_port *self = (struct lossy_port *)port;
-    self->inner->ops->close(self->inner);
+    self->port.inner->ops->close(self->port.inner);
     free(self->altered);
     free(self);
 }
@@ -210,8 +195,8 @@ static const struct aqi_port_ops lossy_ops = {
     .send = lossy_send,
     .receive = lossy_receive,
     .descriptors = lossy_descriptors,
-    .refused = lossy_refused,
-    .unreadable = lossy_unreadable,
+    .refused = aqi_port_inner_refused,
+    .unreadable = aqi_port_inner_unreadable,
     .drops = lossy_drops,
 };
 
@@ -229,11 +214,11 @@ aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *
     self->altered = memory;
     for (unsigned i = 0; i < HELD; i++)
         self->held[i].bytes = memory + (i + 1) * packet;
-    self->inner = inner;
     self->weather = *weather;
     self->random = weather->seed;
     self->port = *inner;
     self->port.ops = &lossy_ops;
+    self->port.inner = inner;
     *port = &self->port;
     return AQ_OK;
 }

@@ -81,7 +81,8 @@ struct aqi_port_ops {
 
 struct aqi_port {
     const struct aqi_port_ops *ops;
-    atomic_bool deaf; /* nothing more will be received: the program has closed a socket */
+    struct aqi_port *inner; /* of a port around another one; else NULL */
+    atomic_bool deaf;       /* nothing more will be received: the program has closed a socket */
     struct aqi_dgram_addr address; /* as announced to peers */
     /* Other addresses at which it receives (params.several). */
     struct aqi_dgram_addr others[AQI_DGRAM_WAYS - 1];
@@ -94,10 +95,24 @@ static inline bool aqi_port_is_deaf(const struct aqi_port *port)
     return AQI_UNLIKELY(atomic_load_explicit(&port->deaf, memory_order_relaxed));
 }
 
-/* A port around another one is deaf if that one is. */
-static inline void aqi_port_pass_deaf(struct aqi_port *port, const struct aqi_port *inner)
+/* For a port around another one: receive from that one, and become deaf if it is. */
+static inline unsigned aqi_port_inner_receive(struct aqi_port *port, enum aqi_port_look look,
+                                              aqi_port_take *take, void *arg)
 {
-    if (aqi_port_is_deaf(inner)) atomic_store_explicit(&port->deaf, true, memory_order_relaxed);
+    unsigned n = port->inner->ops->receive(port->inner, look, take, arg);
+    if (aqi_port_is_deaf(port->inner))
+        atomic_store_explicit(&port->deaf, true, memory_order_relaxed);
+    return n;
+}
+
+static inline bool aqi_port_inner_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
+{
+    return port->inner->ops->refused(port->inner, addr);
+}
+
+static inline bool aqi_port_inner_unreadable(struct aqi_port *port)
+{
+    return port->inner->ops->unreadable(port->inner);
 }
 
 extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO if available */

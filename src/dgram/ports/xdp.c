@@ -50,7 +50,6 @@ static_assert(sizeof(struct xdp_headers) == HEADERS, "as on the wire");
 
 struct xdp_port {
     struct aqi_port port;
-    struct aqi_port *inner;
     struct ports_xdp_program program;
     struct ports_xdp_rings rings[PORTS_XDP_QUEUES]; /* it sends through the first */
     unsigned queues;
@@ -88,7 +87,7 @@ static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
 {
     struct ifreq mask = xdp_request(name), ethernet = mask;
     union aqi_sockaddr at;
-    if (!ports_address_to(&self->inner->address, AQI_DGRAM_COMMAND, 0, &at) ||
+    if (!ports_address_to(&self->port.inner->address, AQI_DGRAM_COMMAND, 0, &at) ||
         at.any.sa_family != AF_INET || ioctl(fd, SIOCGIFNETMASK, &mask) != 0)
         return aqi_fail(AQ_ENOTSUP, "udp",
                         "AF_XDP on interface %s is supported with IPv4 only: name an IPv4 address "
@@ -114,7 +113,7 @@ static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
 static aq_status xdp_watch(struct xdp_port *self)
 {
     int fds[2 + PORTS_XDP_QUEUES];
-    unsigned n = self->inner->ops->descriptors(self->inner, fds);
+    unsigned n = self->port.inner->ops->descriptors(self->port.inner, fds);
     for (unsigned i = 0; i < self->queues; i++)
         fds[n++] = self->rings[i].fd;
     self->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -131,7 +130,7 @@ static aq_status xdp_watch(struct xdp_port *self)
 /* `check`: do all except what binds it to the interface. */
 static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
 {
-    const char *name = self->inner->limits.interface;
+    const char *name = self->port.inner->limits.interface;
     aq_status status = xdp_describe(self, fd, name);
     if (status != AQ_OK) return status;
     struct ports_xdp_filter filter = {.name = name,
@@ -154,9 +153,9 @@ static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
         status = ports_xdp_steer(&self->program, &filter, i, self->rings[i].fd);
     }
     if (status != AQ_OK && status != AQ_ERANGE) return status;
-    self->port.address = self->inner->address;
+    self->port.address = self->port.inner->address;
     ports_address_add_ethernet(&self->port.address, self->headers.from);
-    self->port.limits = self->inner->limits;
+    self->port.limits = self->port.inner->limits;
     self->port.limits.xdp = self->program.generic ? "generic" : "native";
     self->port.limits.room =
         aqi_min(self->port.limits.room, (size_t)PORTS_XDP_RECEIVE * AQI_DGRAM_COMMAND_MAX);
@@ -180,7 +179,7 @@ static aq_status xdp_open_around(struct aqi_port *inner, bool check, struct aqi_
     int fds[2];
     (void)inner->ops->descriptors(inner, fds);
     self->port.ops = &aqi_port_xdp;
-    self->inner = inner;
+    self->port.inner = inner;
     self->program = PORTS_XDP_NO_PROGRAM;
     self->epoll = -1;
     aq_status status = xdp_open_all(self, fds[0], check);
@@ -221,9 +220,8 @@ aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **
 
 static void xdp_close(struct aqi_port *port)
 {
-    struct xdp_port *self = (struct xdp_port *)port;
-    struct aqi_port *inner = self->inner;
-    xdp_free(self);
+    struct aqi_port *inner = port->inner;
+    xdp_free((struct xdp_port *)port);
     inner->ops->close(inner);
 }
 
@@ -309,7 +307,8 @@ static bool xdp_send(struct aqi_port *port, enum aqi_dgram_channel channel,
         aqi_spin_unlock(&self->lock);
     }
     if (frame == NULL)
-        return self->inner->ops->send(self->inner, channel, to, iov, niov, segment, packets);
+        return self->port.inner->ops->send(self->port.inner, channel, to, iov, niov, segment,
+                                           packets);
     xdp_kick(self);
     return true;
 }
@@ -367,8 +366,7 @@ static unsigned xdp_receive(struct aqi_port *port, enum aqi_port_look look, aqi_
         n += xdp_drain(&self->rings[i], waited, take, arg);
     if (AQI_UNLIKELY(atomic_load_explicit(&self->waits, memory_order_relaxed))) xdp_kick(self);
     if (look != AQI_PORT_SHORT || self->warm > 0) {
-        others = self->inner->ops->receive(self->inner, look, take, arg);
-        aqi_port_pass_deaf(port, self->inner);
+        others = aqi_port_inner_receive(port, look, take, arg);
         if (others > 0)
             self->warm = WARM;
         else if (self->warm > 0)
@@ -383,22 +381,10 @@ static unsigned xdp_descriptors(struct aqi_port *port, int fds[2])
     return 1;
 }
 
-static bool xdp_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
-{
-    struct aqi_port *inner = ((struct xdp_port *)port)->inner;
-    return inner->ops->refused(inner, addr);
-}
-
-static bool xdp_unreadable(struct aqi_port *port)
-{
-    struct aqi_port *inner = ((struct xdp_port *)port)->inner;
-    return inner->ops->unreadable(inner);
-}
-
 static uint64_t xdp_drops(struct aqi_port *port)
 {
     struct xdp_port *self = (struct xdp_port *)port;
-    uint64_t drops = self->inner->ops->drops(self->inner) +
+    uint64_t drops = self->port.inner->ops->drops(self->port.inner) +
                      atomic_load_explicit(&self->lost, memory_order_relaxed);
     for (unsigned i = 0; i < self->queues; i++)
         drops += ports_xdp_drops(&self->rings[i]);
@@ -411,7 +397,7 @@ const struct aqi_port_ops aqi_port_xdp = {
     .send = xdp_send,
     .receive = xdp_receive,
     .descriptors = xdp_descriptors,
-    .refused = xdp_refused,
-    .unreadable = xdp_unreadable,
+    .refused = aqi_port_inner_refused,
+    .unreadable = aqi_port_inner_unreadable,
     .drops = xdp_drops,
 };
