@@ -314,8 +314,7 @@ bool coll_idle(const aq_team *team);
 bool coll_any_ready(const aq_team *team); /* whether an operation can proceed without an arrival */
 
 /* coll/shm.c */
-struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
-void coll_shm_free(struct coll_shm *shm);
+struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block); /* for free() */
 size_t coll_shm_least(uint32_t members); /* the smallest useful block */
 void coll_shm_clear(void *at, uint32_t members);
 /* The barrier has a separate slot: arrive with a name, and get the name that all agree on. */

@@ -50,7 +50,7 @@ void coll_close(aq_team *team)
     }
     coll_msg_close(coll);
     coll_words_free(coll->words, coll_broken(team));
-    coll_shm_free(coll->shm);
+    free(coll->shm);
     free(coll);
     team->coll = NULL;
 }

@@ -77,11 +77,6 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
     return shm;
 }
 
-void coll_shm_free(struct coll_shm *shm)
-{
-    free(shm);
-}
-
 /* --- arriving, and detecting that all have arrived ------------------------------------------- */
 
 /*

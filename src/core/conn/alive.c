@@ -86,11 +86,6 @@ void conn_send_asked(struct conn_send *send, uint64_t token, uint32_t rank)
     alive_add(send);
 }
 
-void conn_send_failed(struct conn_send *send)
-{
-    free(send);
-}
-
 /* Whether the send is finished, and its memory is not in use. */
 static bool alive_look_at_send(struct conn_send *send, uint64_t now)
 {

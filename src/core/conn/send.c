@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct send_call {
@@ -133,7 +134,7 @@ static aq_status send_told(struct send_call *c, aq_event *ev)
     comp->shared |= AQI_COMP_TOLD;
     if (st == AQ_OK) st = send_now(c, timed != NULL ? conn_send_comp(timed) : comp);
     if (st != AQ_OK) {
-        if (timed != NULL) conn_send_failed(timed);
+        free(timed);
         core_op_put(op);
         return st;
     }
@@ -161,7 +162,7 @@ static aq_status send_asked(struct send_call *c, aq_event *ev)
     if (st == AQ_OK)
         conn_send_asked(timed, token, c->route->rank);
     else
-        conn_send_failed(timed);
+        free(timed);
     return st;
 }
 

@@ -366,7 +366,7 @@ aq_status aq_team_destroy(aq_team *team)
         core_lock(&core_teams_lock); /* threads that are about to sleep visit every team */
         team->coll->shm = NULL;
         core_unlock(&core_teams_lock);
-        coll_shm_free(shm);
+        free(shm);
         team_unequip_local(team);
         st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     }

@@ -387,7 +387,7 @@ static AQI_NOINLINE void progress_poll_pause(struct core_thread *me)
         core_yield();
 }
 
-static inline unsigned progress_poll(struct core_thread *me)
+unsigned core_poll(struct core_thread *me)
 {
     unsigned n = progress_once(me);
     if (AQI_UNLIKELY(n != 0))
@@ -397,17 +397,12 @@ static inline unsigned progress_poll(struct core_thread *me)
     return n;
 }
 
-unsigned core_poll(struct core_thread *me)
-{
-    return progress_poll(me);
-}
-
 aq_status aq_poll(void)
 {
     struct core_thread *me = core_self();
     aq_status st = core_callable(me, "aq_poll");
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    unsigned n = progress_poll(me);
+    unsigned n = core_poll(me);
     aqi_count(n != 0 ? AQI_CTR_POLL : AQI_CTR_POLL_EMPTY, 1);
     return n != 0 ? AQ_OK : AQ_AGAIN;
 }
