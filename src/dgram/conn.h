@@ -7,11 +7,11 @@
 
 #include "base/pool.h"
 #include "dgram/dgram.h"
-#include "dgram/hotel.h"
 #include "dgram/pace.h"
 #include "dgram/packet.h"
 #include "dgram/search.h"
 #include "dgram/seen.h"
+#include "dgram/wheel.h"
 
 struct dgram_peer;
 struct dgram_conn;
@@ -226,7 +226,7 @@ struct dgram_peer {
     uint64_t waits;       /* its number in the queue for the pool; 0: it is not waiting */
     uint32_t held;        /* places that it has in the pool */
     struct dgram_conn *conn;
-    struct dgram_guest guest; /* for the earliest of its timers */
+    struct dgram_timer timer; /* set to the earliest time at which anything is due */
     struct dgram_peer *next_ready;
 };
 static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");

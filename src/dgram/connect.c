@@ -217,7 +217,7 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, enum aqi_dgram
     peer->state = DGRAM_LOST; /* first: without its connection, a peer cannot be up */
     dgram_conn_free(dgram, peer, AQ_EPEER);
     dgram_kept_forget(dgram, peer);
-    dgram_check_out(&dgram->hotel, &peer->guest);
+    dgram_wheel_cancel(&dgram->wheel, &peer->timer);
     dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, loss, why);
 }
 

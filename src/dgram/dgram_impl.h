@@ -23,7 +23,7 @@ struct aqi_dgram {
     uint64_t heard;            /* when the last packet of any peer arrived */
     uint64_t nonce;            /* that of the last connection that we began */
     uint8_t way; /* the way of the latest connection, by which others are likely to be reachable */
-    struct dgram_hotel hotel;
+    struct dgram_wheel wheel;
     unsigned conns;
     uint32_t own, busy; /* connections with something of ours outstanding; with anything */
     struct dgram_kept *kept, **kept_end;
@@ -35,7 +35,8 @@ struct aqi_dgram {
 
 /* engine.c */
 struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
-/* After any change: update the counts, and check in for the earliest of the timers. */
+/* After any change: update the counts, and set the timer to the earliest time at which something is
+ * due. */
 void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Update the counts of connections with something of ours, or anything, outstanding. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);

@@ -86,9 +86,9 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         if (peer->state != DGRAM_UP) when = aqi_min(when, peer->hello_at);
     }
     if (when == AQI_DGRAM_NEVER)
-        dgram_check_out(&dgram->hotel, &peer->guest);
-    else if (peer->guest.link == NULL || peer->guest.when != when)
-        dgram_check_in(&dgram->hotel, &peer->guest, when);
+        dgram_wheel_cancel(&dgram->wheel, &peer->timer);
+    else if (peer->timer.link == NULL || peer->timer.when != when)
+        dgram_wheel_set(&dgram->wheel, &peer->timer, when);
 }
 
 /* An acknowledgement, or the response to a get, is overdue. */
@@ -220,11 +220,11 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
 {
     unsigned n = 0;
     bool timed = dgram->env.timed;
-    struct dgram_guest *guest;
+    struct dgram_timer *timer;
     if (now > dgram->env.now) dgram->env.now = now;
     dgram->env.timed = true;
-    while ((guest = dgram_wake_up(&dgram->hotel, dgram->env.now)) != NULL) {
-        char *peer = (char *)guest - offsetof(struct dgram_peer, guest);
+    while ((timer = dgram_wheel_expire(&dgram->wheel, dgram->env.now)) != NULL) {
+        char *peer = (char *)timer - offsetof(struct dgram_peer, timer);
         engine_timers(dgram, (struct dgram_peer *)(void *)peer);
         n++;
     }
@@ -257,7 +257,7 @@ bool aqi_dgram_told(const struct aqi_dgram *dgram)
 
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram)
 {
-    return dgram->env.ready != NULL ? dgram->env.now : dgram_next_wake(&dgram->hotel);
+    return dgram->env.ready != NULL ? dgram->env.now : dgram_wheel_next(&dgram->wheel);
 }
 
 bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id)
@@ -289,7 +289,7 @@ void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id)
     struct dgram_peer *peer = dgram_peer_of(dgram, id);
     if (peer == NULL || peer->state == DGRAM_LOST) return;
     peer->state = DGRAM_LOST;
-    dgram_check_out(&dgram->hotel, &peer->guest);
+    dgram_wheel_cancel(&dgram->wheel, &peer->timer);
     dgram_conn_free(dgram, peer, AQ_EPEER);
     dgram_kept_forget(dgram, peer);
 }

@@ -79,7 +79,7 @@ CALLS = {"src/lib": "core/", "src/transport/rdma": "reg/", "src/transport/ibv": 
 # Files of a folder that may use only each other and the headers named here: in dgram, the protocol
 # of a connection, which is below the engine.
 BELOW = {
-    "src/dgram": ({"ack", "hotel", "ops", "pace", "packet", "park", "queue", "search", "seen",
+    "src/dgram": ({"ack", "wheel", "ops", "pace", "packet", "park", "queue", "search", "seen",
                    "silence", "transmit"}, {"conn", "dgram"}),
 }
 
