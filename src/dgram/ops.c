@@ -3,8 +3,6 @@
 
 #include "base/array.h"
 
-#include <stdlib.h>
-
 /* --- the table of operations -------------------------------------------------------------------
  */
 

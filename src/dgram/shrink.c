@@ -7,8 +7,6 @@
  */
 #include "dgram/handshake.h"
 
-#include <string.h>
-
 enum {
     SHRINK_SOON = 50000000,  /* minimum ns between two rounds; twice the timeout if that is more */
     SHRINK_LATER = 500000000 /* but at most this */

@@ -8,7 +8,6 @@
 #include "core/coll/shm.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct core_barrier {
     bool notified;

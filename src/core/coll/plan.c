@@ -6,7 +6,6 @@
 #include "core/coll/coll.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     PLAN_LARGE = 64 * 1024,       /* from here on, bandwidth matters more than latency */

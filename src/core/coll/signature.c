@@ -12,7 +12,6 @@
 #include "base/log.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* How long a member waits before it investigates; until then, this costs nothing. */
 enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };

@@ -1,12 +1,10 @@
 /* The context: opens the transports, finds a route to every peer, and closes everything. */
 #include "core/conn/conn.h"
 #include "core/team/team.h"
-#include "core/vis/vis.h"
 
 #include "base/clock.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "base/topology.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 /* Waits yield for this long before they sleep: a wakeup takes 30 to 40 us on virtual machines. */
 static const uint64_t yield_ns = 1000000;

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 
 static struct capture capture;
 

@@ -7,7 +7,6 @@
 #include "dgram/ports/slice.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     HELD = 32,    /* maximum number of packets held back at once */

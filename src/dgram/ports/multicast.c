@@ -16,7 +16,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 bool ports_multicast_is_group(const union aqi_sockaddr *at)
 {

@@ -5,9 +5,7 @@
 #include "dgram/ports/namespace_test.h"
 #include "dgram/ports/port_test.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

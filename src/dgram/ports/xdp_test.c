@@ -1,5 +1,4 @@
 /* The port on AF_XDP, between two network namespaces with a pair of interfaces. Root only. */
-#include "base/log.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/namespace_test.h"
 #include "dgram/ports/port_test.h"
@@ -9,10 +8,8 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
