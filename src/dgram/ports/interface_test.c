@@ -14,16 +14,6 @@
 
 static struct capture capture;
 
-static bool runs(const char *name)
-{
-    struct ifreq request = {0};
-    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    assert_int_equal(ioctl(fd, SIOCGIFFLAGS, &request), 0);
-    close(fd);
-    return (request.ifr_flags & IFF_RUNNING) != 0;
-}
-
 /* Bring up both ends of a pair; the kernel marks them running a little later. */
 static void pair_up(const char *a, const char *b)
 {
@@ -32,9 +22,9 @@ static void pair_up(const char *a, const char *b)
     assert_ip(line);
     snprintf(line, sizeof(line), "link set %s up", b);
     assert_ip(line);
-    for (unsigned i = 0; i < 10000 && !(runs(a) && runs(b)); i++)
+    for (unsigned i = 0; i < 10000 && !(interface_runs(a) && interface_runs(b)); i++)
         (void)poll(NULL, 0, 1);
-    assert_true(runs(a) && runs(b));
+    assert_true(interface_runs(a) && interface_runs(b));
 }
 
 /* Loopback, an end named like a container bridge, and a pair with no address at net8. */

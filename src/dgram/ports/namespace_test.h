@@ -2,6 +2,7 @@
 #ifndef PORTS_NAMESPACE_TEST_H
 #define PORTS_NAMESPACE_TEST_H
 
+#include <net/if.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +36,17 @@ static inline bool ip(const char *words)
 static inline void assert_ip(const char *words)
 {
     if (!ip(words)) fail_msg("ip %s", words);
+}
+
+/* The kernel marks an interface running a little after it was brought up. */
+static inline bool interface_runs(const char *name)
+{
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    bool is = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+    close(fd);
+    return is;
 }
 
 /* Enter a network namespace in which we are root. */

@@ -199,16 +199,10 @@ static void a_full_ring_loses_and_tells(void **state)
     ports_close(a, b);
 }
 
-/* The kernel marks an interface running a little later. */
 static bool runs(unsigned space)
 {
-    struct ifreq request = {0};
     enter(space);
-    strcpy(request.ifr_name, names[space]);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    bool is = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
-    close(fd);
-    return is;
+    return interface_runs(names[space]);
 }
 
 static void both_run(void)
