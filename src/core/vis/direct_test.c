@@ -1,19 +1,12 @@
 /* Transfers between mapped memory: all pieces or none, checked against a byte-by-byte oracle. */
 #include "core/vis/direct.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "core/vis/draw_test.h"
 
 enum { MOST = 70, ROOM = 256, SIZE = MOST * ROOM };
 
 /* The segment is mapped at `mapped`; its addresses begin at w->first. */
 static unsigned char mapped[SIZE], near[SIZE], before[SIZE], want[SIZE];
-static uint64_t random_state;
 
 /* A list in both forms, and its pieces as offsets into the memory, for the oracle. */
 struct side {
@@ -22,14 +15,6 @@ struct side {
     void *list[MOST];
 };
 static struct side there, here;
-
-static size_t draw(size_t below)
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (size_t)((random_state * 2685821657736338717u) >> 33) % below;
-}
 
 static void place(struct side *s, uint64_t base)
 {
@@ -202,9 +187,7 @@ static void regions_reach_the_borders(void **state)
 
 int main(void)
 {
-    const char *seed = getenv("TEST_SEED");
-    random_state = seed != NULL ? strtoull(seed, NULL, 0) : 20240611;
-    printf("seed %llu\n", (unsigned long long)random_state);
+    draw_from_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_moved_or_refused),
         cmocka_unit_test(what_is_cut_differently_goes_the_long_way),

@@ -3,25 +3,9 @@
  */
 #include "core/vis/runs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "core/vis/draw_test.h"
 
 enum { MOST = 4096 };
-
-static uint64_t random_state;
-
-static size_t draw(size_t below)
-{
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (size_t)((random_state * 2685821657736338717u) >> 33) % below;
-}
 
 /* A side in any shape, and the address of each of its bytes. */
 struct shape {
@@ -191,9 +175,7 @@ static void extents_are_exact_and_checked(void **state)
 
 int main(void)
 {
-    const char *seed = getenv("TEST_SEED");
-    random_state = seed != NULL ? strtoull(seed, NULL, 0) : 20240611;
-    printf("seed %llu\n", (unsigned long long)random_state);
+    draw_from_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_sides_meet_byte_by_byte),
         cmocka_unit_test(what_is_adjacent_is_one_run),
