@@ -86,7 +86,7 @@ static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struc
     /* Earlier acknowledgements may have been lost, so limit the sample. The estimate still follows
      * a path that has become longer, in several steps. */
     uint64_t most = silent ? 4 * dgram_pace_timeout(&conn->pace, 0) : UINT64_MAX;
-    dgram_pace_answered(&conn->pace, aqi_min(env->now - news->first, most));
+    dgram_pace_response(&conn->pace, aqi_min(env->now - news->first, most));
     /* The delay is that of the newest arrival, which may be a retransmission. It may exceed the
      * total time, as the peer does not read its clock for each packet. */
     if (conn->delay == UINT16_MAX || env->arrived <= news->sent + held) return;
@@ -115,21 +115,21 @@ static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const stru
         conn->doubt = news->old ? 0 : env->now - news->since;
         conn->doubt_until = env->now + conn->doubt;
         conn->doubt_of_tail = conn->tails != 0;
-        if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
+        if (news->old && conn->tails != 0) dgram_pace_probe_needed(&conn->pace);
     }
     if (conn->doubt == 0 || !news->repeated || env->now > conn->doubt_until) return;
     /* If every packet is retransmitted before its response arrives, there are no other samples of
      * the response time. */
-    dgram_pace_answered(&conn->pace, conn->doubt);
+    dgram_pace_response(&conn->pace, conn->doubt);
     conn->backoff = 0;
-    if (conn->doubt_of_tail) dgram_pace_needless(&conn->pace);
+    if (conn->doubt_of_tail) dgram_pace_probe_spurious(&conn->pace);
     conn->doubt = 0;
 }
 
 /* No duplicate was reported, so the last tail probe was not spurious. */
 static void ack_end_doubt(struct dgram_conn *conn)
 {
-    if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_needed(&conn->pace);
+    if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_probe_needed(&conn->pace);
     conn->doubt = 0;
 }
 

@@ -68,7 +68,7 @@ static void open_friends(void)
         pass(100 * US);
     }
     assert_int_equal(world.flying, 0);
-    assert_true(friends()->pace.answer != 0);
+    assert_true(friends()->pace.response != 0);
 }
 
 /* Acknowledgements are delayed by 50 us, since none of these has a reply. */
@@ -190,7 +190,7 @@ static void how_long_answers_take_is_learnt(void **state)
 }
 
 /* All answers come at once except every twentieth, which a mean does not show. */
-static void needless_probes_make_patient(void **state)
+static void spurious_probes_make_patient(void **state)
 {
     open_friends();
     uint64_t before = 0, counted[2];
@@ -266,7 +266,7 @@ int main(void)
         cmocka_unit_test(reordering_is_learnt),
         cmocka_unit_test(a_peer_that_computes_is_not_stormed),
         cmocka_unit_test(how_long_answers_take_is_learnt),
-        cmocka_unit_test(needless_probes_make_patient),
+        cmocka_unit_test(spurious_probes_make_patient),
         cmocka_unit_test(acknowledgements_tell_what_was_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ static void test_small_path(void **state)
     end();
 }
 
-/* A path that has become longer than the timeout is still measured, after a few needless
+/* A path that has become longer than the timeout is still measured, after a few spurious
  * retransmissions. */
 static void test_longer_path(void **state)
 {

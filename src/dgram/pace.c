@@ -38,24 +38,24 @@ void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t
                                 .tokens = PACE_BURST};
 }
 
-void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns)
+void dgram_pace_response(struct dgram_pace *pace, uint64_t ns)
 {
     if (ns == 0) ns = 1;
-    if (pace->answer == 0) {
-        pace->answer = ns;
-        pace->varies = ns / 2;
+    if (pace->response == 0) {
+        pace->response = ns;
+        pace->response_var = ns / 2;
         return;
     }
     /* Spurious probes double the patience, so there is about one in 180 responses, however late. */
     pace->patience -= (pace->patience - PACE_ONE) / PACE_FORGET;
-    uint64_t error = ns > pace->answer ? ns - pace->answer : pace->answer - ns;
-    pace->varies = (3 * pace->varies + error) / 4;
-    pace->answer = (7 * pace->answer + ns) / 8;
+    uint64_t error = ns > pace->response ? ns - pace->response : pace->response - ns;
+    pace->response_var = (3 * pace->response_var + error) / 4;
+    pace->response = (7 * pace->response + ns) / 8;
 }
 
 bool dgram_pace_rare(const struct dgram_pace *pace)
 {
-    return pace->srtt != 0 && pace->lay > pace->srtt / 4 + PACE_RARE;
+    return pace->srtt != 0 && pace->end_delay > pace->srtt / 4 + PACE_RARE;
 }
 
 /* Whether the reach, not the window, is the limit. */
@@ -78,10 +78,10 @@ bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size)
     return false;
 }
 
-void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now)
+void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t end_delay, uint64_t now)
 {
     if (rtt == 0) rtt = 1;
-    pace->lay = pace->srtt == 0 ? lay : (7 * pace->lay + lay) / 8;
+    pace->end_delay = pace->srtt == 0 ? end_delay : (7 * pace->end_delay + end_delay) / 8;
     pace->srtt = pace->srtt == 0 ? rtt : (7 * pace->srtt + rtt) / 8;
     if (rtt < pace->base || rtt - pace->base <= pace->base / 8) pace->base_at = now;
     if (rtt < pace->base) pace->base = rtt;
@@ -120,7 +120,7 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
         pace->base_at = now;
         return false;
     }
-    uint64_t rounds = PACE_BASE_ROUNDS * aqi_max(pace->srtt, pace->answer);
+    uint64_t rounds = PACE_BASE_ROUNDS * aqi_max(pace->srtt, pace->response);
     if (now - pace->base_at < aqi_max(PACE_BASE_AGE, rounds)) return false;
     pace->base_at = now;
     if (!pace->full) { /* the queue is not ours */
@@ -178,7 +178,7 @@ void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now)
     pace->acked = pace->lost = 0;
     pace->full = pace->reached = false;
     bool drains = pace->draining != 0 && dgram_pace_rare(pace);
-    pace->round_end = now + (drains ? pace->answer : pace->srtt);
+    pace->round_end = now + (drains ? pace->response : pace->srtt);
 }
 
 void dgram_pace_lost(struct dgram_pace *pace, size_t bytes)
@@ -197,8 +197,8 @@ void dgram_pace_silent(struct dgram_pace *pace)
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 {
     /* Keep a margin even if response times do not vary: acknowledgements may be delayed. */
-    uint64_t margin = aqi_max(4 * pace->varies, pace->rto_min / 2);
-    uint64_t rto = pace->answer == 0 ? 4 * pace->rto_min : pace->answer + margin;
+    uint64_t margin = aqi_max(4 * pace->response_var, pace->rto_min / 2);
+    uint64_t rto = pace->response == 0 ? 4 * pace->rto_min : pace->response + margin;
     if (rto < pace->rto_min) rto = pace->rto_min;
     for (; tries > 0 && rto < pace->rto_max; tries--)
         rto *= 2;
@@ -208,18 +208,18 @@ uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 uint64_t dgram_pace_tail(const struct dgram_pace *pace)
 {
     uint64_t most = dgram_pace_timeout(pace, 0);
-    if (pace->answer == 0) return most;
-    uint64_t margin = aqi_max(pace->rto_min / PACE_TAIL, pace->answer);
-    uint64_t tail = pace->answer + aqi_max(margin, 4 * pace->varies);
+    if (pace->response == 0) return most;
+    uint64_t margin = aqi_max(pace->rto_min / PACE_TAIL, pace->response);
+    uint64_t tail = pace->response + aqi_max(margin, 4 * pace->response_var);
     return aqi_min(tail * pace->patience / PACE_ONE, most);
 }
 
-void dgram_pace_needed(struct dgram_pace *pace)
+void dgram_pace_probe_needed(struct dgram_pace *pace)
 {
     pace->patience = (unsigned)aqi_max(pace->patience / 2, PACE_ONE);
 }
 
-void dgram_pace_needless(struct dgram_pace *pace)
+void dgram_pace_probe_spurious(struct dgram_pace *pace)
 {
     pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
 }

@@ -24,11 +24,12 @@
 #include "base/base.h"
 
 struct dgram_pace {
-    uint64_t srtt;           /* ns: the RTT of the path; 0: not measured yet */
-    uint64_t lay;            /* ns spent waiting at the two ends */
-    uint64_t answer, varies; /* ns until a response, and its variation; 0: not measured yet */
-    uint64_t base;           /* the smallest recent RTT: that of the path itself */
-    uint64_t base_at;        /* when a round trip was last about as short */
+    uint64_t srtt;      /* ns: the RTT of the path; 0: not measured yet */
+    uint64_t end_delay; /* ns spent waiting at the two ends */
+    uint64_t response,
+        response_var; /* ns until a response, and its variation; 0: not measured yet */
+    uint64_t base;    /* the smallest recent RTT: that of the path itself */
+    uint64_t base_at; /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
     unsigned patience; /* factor of dgram_pace_tail, in 1/PACE_ONE */
 
@@ -50,9 +51,10 @@ struct dgram_pace {
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
                      uint64_t rto_min, uint64_t rto_max);
 /* An acknowledgement is processed `ns` after the packet that it acknowledges was sent. */
-void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns);
-/* A packet and its acknowledgement spent `rtt` ns on the path and `lay` ns waiting at the ends. */
-void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now);
+void dgram_pace_response(struct dgram_pace *pace, uint64_t ns);
+/* A packet and its acknowledgement spent `rtt` ns on the path and `end_delay` ns waiting at the
+ * ends. */
+void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t end_delay, uint64_t now);
 void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now);
 void dgram_pace_lost(struct dgram_pace *pace, size_t bytes);
 /* The peer is silent: after several timeouts in a row the windows are stale. */
@@ -75,8 +77,8 @@ uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);
 uint64_t dgram_pace_tail(const struct dgram_pace *pace);
 /* The probe was needed, as the packet or its acknowledgement was lost; or spurious: they were
  * late. */
-void dgram_pace_needed(struct dgram_pace *pace);
-void dgram_pace_needless(struct dgram_pace *pace);
+void dgram_pace_probe_needed(struct dgram_pace *pace);
+void dgram_pace_probe_spurious(struct dgram_pace *pace);
 
 /* When `bytes` may leave; `now`: at once. `away`: ns for which packets waited here while the
  * program computed, so that nothing could leave. */

@@ -26,7 +26,7 @@ static void rounds(unsigned times, uint64_t rtt, unsigned lost)
         for (unsigned i = 0; i < lost; i++)
             dgram_pace_lost(&pace, PACKET);
         now += rtt + rtt / 2;
-        dgram_pace_answered(&pace, rtt);
+        dgram_pace_response(&pace, rtt);
         dgram_pace_sample(&pace, rtt, 0, now);
         dgram_pace_acked(&pace, bytes - aqi_min(bytes, (size_t)lost * PACKET), now);
         assert_true(pace.window >= (pace.draining != 0 ? 1 : 2) * PACKET && pace.window <= MOST);
@@ -47,7 +47,7 @@ static void time_outs(void **state)
     assert_int_equal(dgram_pace_timeout(&pace, 10), 250 * MS);
     assert_int_equal(dgram_pace_timeout(&pace, 1000000), 250 * MS);
     /* A late answer makes it longer, but is forgotten. */
-    dgram_pace_answered(&pace, 6 * MS);
+    dgram_pace_response(&pace, 6 * MS);
     assert_true(dgram_pace_timeout(&pace, 0) > 6 * MS);
     rounds(50, 2 * MS, 0);
     assert_true(dgram_pace_timeout(&pace, 0) < 4 * MS);
@@ -58,30 +58,30 @@ static void tails(void **state)
     begin();
     assert_int_equal(dgram_pace_tail(&pace), dgram_pace_timeout(&pace, 0)); /* nothing measured */
     for (unsigned i = 0; i < 100; i++)
-        dgram_pace_answered(&pace, 5 * US);
+        dgram_pace_response(&pace, 5 * US);
     assert_in_range(dgram_pace_tail(&pace), 30 * US, 31 * US); /* a tenth of the least timeout */
     begin();
     rounds(50, RTT, 0);
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
-    dgram_pace_needed(&pace);
+    dgram_pace_probe_needed(&pace);
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
-    dgram_pace_needless(&pace);
+    dgram_pace_probe_spurious(&pace);
     assert_in_range(dgram_pace_tail(&pace), 4 * RTT, 4 * RTT + 2 * US);
-    dgram_pace_needed(&pace);
+    dgram_pace_probe_needed(&pace);
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
     for (unsigned i = 0; i < 100; i++)
-        dgram_pace_needless(&pace);
+        dgram_pace_probe_spurious(&pace);
     assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never later than a timeout */
-    /* Needless probes are forgotten, though not soon. */
+    /* Spurious probes are forgotten, though not soon. */
     for (unsigned i = 0; i < 100; i++)
-        dgram_pace_answered(&pace, RTT);
+        dgram_pace_response(&pace, RTT);
     assert_int_equal(dgram_pace_tail(&pace), 250 * US);
     for (unsigned i = 0; i < 2000; i++)
-        dgram_pace_answered(&pace, RTT);
+        dgram_pace_response(&pace, RTT);
     assert_true(dgram_pace_tail(&pace) < 3 * RTT);
     /* It allows for answers that vary. */
     for (unsigned i = 0; i < 100; i++)
-        dgram_pace_answered(&pace, i % 2 == 0 ? 5 * US : RTT);
+        dgram_pace_response(&pace, i % 2 == 0 ? 5 * US : RTT);
     assert_true(dgram_pace_tail(&pace) > 2 * RTT);
 }
 
@@ -255,9 +255,9 @@ static void silence_starts_anew(void **state)
     assert_true(pace.growing);
 }
 
-/* As `rounds`, but limited by the reach, too, and with a receiver that polls `lay` ns after packets
- * arrive. */
-static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned lost)
+/* As `rounds`, but limited by the reach, too, and with a receiver that polls `end_delay` ns after
+ * packets arrive. */
+static void rare_rounds(unsigned times, uint64_t rtt, uint64_t end_delay, unsigned lost)
 {
     while (times-- > 0) {
         size_t bytes = 0;
@@ -265,9 +265,9 @@ static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned los
             bytes += PACKET;
         for (unsigned i = 0; i < lost; i++)
             dgram_pace_lost(&pace, PACKET);
-        now += rtt + lay;
-        dgram_pace_answered(&pace, rtt + lay);
-        dgram_pace_sample(&pace, rtt, lay, now);
+        now += rtt + end_delay;
+        dgram_pace_response(&pace, rtt + end_delay);
+        dgram_pace_sample(&pace, rtt, end_delay, now);
         dgram_pace_acked(&pace, bytes - aqi_min(bytes, (size_t)lost * PACKET), now);
     }
 }
@@ -308,7 +308,7 @@ static void times_that_cannot_be(void **state)
     for (unsigned i = 0; i < 2000; i++) {
         uint64_t a = times[i % 6], b = times[i / 6 % 6];
         now += US;
-        dgram_pace_answered(&pace, a);
+        dgram_pace_response(&pace, a);
         dgram_pace_sample(&pace, a, b, now);
         (void)dgram_pace_open(&pace, i * 1000, PACKET);
         dgram_pace_acked(&pace, b % 100000, now);
