@@ -33,9 +33,8 @@ void lib_alone_yield_now(void);
 static inline void lib_alone_yield(unsigned polls)
 {
     enum { EVERY = 16 };
-    if (AQI_UNLIKELY(polls % EVERY == 0) &&
-        polls >= atomic_load_explicit(&lib_alone_spins, memory_order_relaxed) && polls != 0)
-        lib_alone_yield_now();
+    unsigned spins = atomic_load_explicit(&lib_alone_spins, memory_order_relaxed);
+    if (AQI_UNLIKELY(polls >= spins && polls % EVERY == 0)) lib_alone_yield_now();
 }
 
 /* Whether AQ_TRANSPORTS allows this transport. */
