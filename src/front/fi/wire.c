@@ -246,12 +246,28 @@ static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, stru
     return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
 }
 
-/* Whether a message of `len` bytes can be sent inline: there is credit for it, even if it is
- * unexpected at the peer. */
+static inline bool wire_fits_inline(const struct afi_peer *peer, size_t len)
+{
+    return len + sizeof(struct afi_wire) <= peer->eager;
+}
+
+/*
+ * Whether a message of `len` bytes can be sent inline: there is credit for it, even if it is
+ * unexpected at the peer. A quarter is left to short messages and heads, whose credit the peer
+ * returns when they arrive (receive_spare).
+ */
 static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
 {
-    return len + sizeof(struct afi_wire) <= peer->eager &&
-           len + AFI_COST + AFI_WINDOW / 4 <= peer->left;
+    size_t reserve = len <= AFI_INJECT ? 0 : AFI_WINDOW / 4;
+    return wire_fits_inline(peer, len) && len + AFI_COST + reserve <= peer->left;
+}
+
+/* Whether a message waits for credit: a short one, as it returns sooner than the peer could fetch
+ * the message. */
+static bool wire_awaits_credit(const struct afi_op *op)
+{
+    bool is_short = op->len <= AFI_INJECT && wire_fits_inline(op->peer, op->len);
+    return op->type == AFI_SEND && (is_short ? op->len : 0) + AFI_COST > op->peer->left;
 }
 
 bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
@@ -294,13 +310,13 @@ static aq_status wire_send_message(struct afi_op *op)
     head.flags = (uint8_t)(afi_wire_flags(op->tagged, op->has_data) | op->ack);
     size_t cost = op->len + AFI_COST;
     aq_status st;
+    if (wire_awaits_credit(op)) return AQ_AGAIN;
     if (wire_is_eager(peer, op->len)) {
         if (op->ack != 0 && !wire_give_handle(op)) return AQ_AGAIN;
         head.op = op->handle;
         st = wire_transmit(peer, &head, op->iov, op->count, op->len);
     } else {
         cost = AFI_COST;
-        if (cost > peer->left) return AQ_AGAIN;
         op->ack = AFI_ACK_DELIVERED;
         st = wire_send_remote(op, &head, iov, 0);
     }
@@ -441,7 +457,10 @@ void afi_wire_push(struct afi_peer *peer)
         if (wire_send(AQI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
         peer->waiting_count--;
     }
-    if (aqi_list_is_empty(&peer->notes) && aqi_list_is_empty(&peer->waiting))
+    /* Credit makes the peer active again. */
+    if (aqi_list_is_empty(&peer->notes) &&
+        (aqi_list_is_empty(&peer->waiting) ||
+         wire_awaits_credit(AQI_OF(peer->waiting.next, struct afi_op, link))))
         aqi_list_remove(&peer->active);
 }
 

@@ -429,6 +429,37 @@ static void test_little_credit(void **state)
 }
 
 /* Messages that overtake others wait; a duplicate ends the connection. */
+/* A short message waits for credit without polling; only longer ones are fetched by the peer. */
+static void test_waiting_for_credit(void **state)
+{
+    static const struct {
+        size_t len, left;
+        bool waits;
+    } cases[] = {{100, AFI_COST + 99, true},
+                 {AFI_INJECT, AFI_COST + AFI_INJECT - 1, true},
+                 {AFI_INJECT + 1, AFI_COST, false},
+                 {AFI_INJECT + 1, AFI_COST - 1, true},
+                 {100, AFI_COST + 100, false}};
+    const struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
+    for (unsigned i = 0; i < AQI_COUNT_OF(cases); i++) {
+        again();
+        struct afi_op *op = afi_op_new(world.peer, 0, true, NULL);
+        assert_non_null(op);
+        op->type = AFI_SEND;
+        op->len = op->iov[0].iov_len = cases[i].len;
+        op->iov[0].iov_base = world.memory;
+        op->count = 1;
+        world.peer->left = (uint32_t)cases[i].left;
+        aqi_list_append(&world.peer->waiting, &op->link);
+        world.peer->waiting_count++;
+        afi_peer_activate(world.peer);
+        afi_wire_push(world.peer); /* there is no connection: others are to be sent again */
+        assert_int_equal(aqi_list_is_empty(&world.peer->active), cases[i].waits);
+        send_as(world.peer->received + 1, &head, NULL, 0);
+        assert_false(aqi_list_is_empty(&world.peer->active));
+    }
+}
+
 static void test_order(void **state)
 {
     struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
@@ -499,6 +530,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_window, begin, end),
         cmocka_unit_test_setup_teardown(test_unexpected_messages, begin, end),
         cmocka_unit_test_setup_teardown(test_little_credit, begin, end),
+        cmocka_unit_test_setup_teardown(test_waiting_for_credit, begin, end),
         cmocka_unit_test_setup_teardown(test_order, begin, end),
         cmocka_unit_test_setup_teardown(test_early_messages, begin, end),
     };
