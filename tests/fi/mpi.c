@@ -266,12 +266,34 @@ static void splits(void)
     MPI_Comm_free(&half);
 }
 
-static void one_sided(void)
+/*
+ * A window of `count` integers. Open MPI puts the memory that it allocates into shared memory of a
+ * host, so that only memory of the program is accessed by the provider.
+ */
+static int *open_window(int count, int allocated, MPI_Win *window)
+{
+    int *memory;
+    MPI_Aint bytes = (MPI_Aint)count * (MPI_Aint)sizeof(int);
+    if (allocated) {
+        MPI_Win_allocate(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, window);
+        return memory;
+    }
+    memory = malloc((size_t)bytes);
+    MPI_Win_create(memory, bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, window);
+    return memory;
+}
+
+static void close_window(int *memory, int allocated, MPI_Win *window)
+{
+    MPI_Win_free(window);
+    if (!allocated) free(memory);
+}
+
+static void one_sided(int allocated)
 {
     MPI_Win window;
-    int *memory, values[10], got[10], one = 1, old;
-    MPI_Win_allocate(1000 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
-                     &window);
+    int values[10], got[10], one = 1, old;
+    int *memory = open_window(1000, allocated, &window);
     for (int i = 0; i < 1000; i++)
         memory[i] = i < 500 ? rank : 0;
     MPI_Win_fence(0, window);
@@ -295,22 +317,21 @@ static void one_sided(void)
         check(memory[500] == 20 * size && memory[501] == size, "accumulated values");
         MPI_Win_unlock(0, window);
     }
-    MPI_Win_free(&window);
+    close_window(memory, allocated, &window);
 }
 
 /* Larger accesses, locks, requests, and epochs of two processes. */
-static void more_one_sided(void)
+static void more_one_sided(int allocated)
 {
     enum { COUNT = 300000, ROUNDS = 20 };
     MPI_Win window;
     MPI_Datatype spread;
     MPI_Group all, after, before;
     MPI_Request request;
-    int *memory, *values = malloc(COUNT * sizeof(int)), *got = malloc(COUNT * sizeof(int));
+    int *memory = open_window(COUNT, allocated, &window);
+    int *values = malloc(COUNT * sizeof(int)), *got = malloc(COUNT * sizeof(int));
     MPI_Type_vector(1000, 2, 5, MPI_INT, &spread);
     MPI_Type_commit(&spread);
-    MPI_Win_allocate(COUNT * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
-                     &window);
     memset(memory, 0, COUNT * sizeof(int));
     for (int i = 0; i < COUNT; i++)
         values[i] = rank * COUNT + i;
@@ -382,7 +403,7 @@ static void more_one_sided(void)
         check(memory[50001] == size, "a value that each rank swapped");
         MPI_Win_unlock(0, window);
     }
-    MPI_Win_free(&window);
+    close_window(memory, allocated, &window);
     MPI_Type_free(&spread);
     free(values);
     free(got);
@@ -425,8 +446,10 @@ int main(int argc, char **argv)
     if (strcmp(mode, "large") == 0) {
         large();
     } else if (alone) {
-        one_sided();
-        more_one_sided();
+        for (int allocated = 0; allocated < 2; allocated++) {
+            one_sided(allocated);
+            more_one_sided(allocated);
+        }
     } else {
         storm();
         for (size_t len = 0; len < 3000000; len = 3 * len + 1)
@@ -440,7 +463,7 @@ int main(int argc, char **argv)
         persistent();
         splits();
         threads();
-        one_sided();
+        one_sided(1);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) printf("%d ranks: all right\n", size);
