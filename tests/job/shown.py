@@ -89,7 +89,8 @@ class Files(far.Near):
             for rank in (1, 2):
                 pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")
             said = self.fails("--output", place, "sh", "-c", "seq 3; seq 3", ranks=4,
-                              says="cannot write .*: No space left on device; the output of rank")
+                              says="cannot write .*: No space left on device; "
+                                   "the rest of the output of rank")
             self.assertEqual(said.count("No space left"), 1, said)
             self.assertIn("1 more files of --output", said)
             for rank in (0, 3):
