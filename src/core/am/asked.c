@@ -106,8 +106,10 @@ void core_asked_fail(uint64_t token, uint32_t rank, aq_status status)
 void core_asked_peer_down(uint32_t rank)
 {
     core_lock(&asked.lock);
-    for (struct ask *ask = asked.table; ask != asked.table + asked.size; ask++)
+    for (uint32_t i = 0; i < asked.size; i++) {
+        struct ask *ask = &asked.table[i];
         if (ask->op != NULL && ask->rank == rank) asked_fail(asked_free(ask), AQ_EPEER);
+    }
     core_unlock(&asked.lock);
 }
 
