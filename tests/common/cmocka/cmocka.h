@@ -19,7 +19,9 @@ struct CMUnitTest {
 #test, test, setup, teardown, NULL                                                         \
     }
 #define cmocka_unit_test_setup(test, setup) cmocka_unit_test_setup_teardown(test, setup, NULL)
-#define cmocka_unit_test(test)              cmocka_unit_test_setup_teardown(test, NULL, NULL)
+#define cmocka_unit_test_teardown(test, teardown)                                                  \
+    cmocka_unit_test_setup_teardown(test, NULL, teardown)
+#define cmocka_unit_test(test) cmocka_unit_test_setup_teardown(test, NULL, NULL)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown)                                  \
     _cmocka_run_group_tests(name, tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
