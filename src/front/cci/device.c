@@ -156,18 +156,12 @@ static bool device_find_interface(struct aqc_device *device, const char *interfa
     return found;
 }
 
-/* Returns false if the device specifies no interface, or one that does not exist. */
-static bool device_find(struct aqc_device *device)
-{
-    const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
-    bool found = (ip != NULL || interface != NULL) && device_find_interface(device, interface, ip);
-    if (!found) device->pub.up = 0;
-    return found;
-}
-
 void aqc_device_look(struct aqc_device *device)
 {
-    if (device->kind != AQC_SM) (void)device_find(device);
+    if (device->kind == AQC_SM) return;
+    const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
+    if ((ip == NULL && interface == NULL) || !device_find_interface(device, interface, ip))
+        device->pub.up = 0;
 }
 
 void aqc_device_set_up(const struct aqc_device *device, bool up)
@@ -191,8 +185,7 @@ static bool device_skip(const struct aqc_device *device, const char *why)
 /* Set the kind of the device. Returns false if it is not supported. */
 static bool device_choose_kind(struct aqc_device *device)
 {
-    static const char *const elsewhere[] = {"verbs", "gni",
-                                            "eth"}; /* CCI's own library has these */
+    static const char *const elsewhere[] = {"verbs", "gni", "eth"}; /* in CCI's own library */
     const char *transport = device_get(device, "transport");
     unsigned transports = 0;
     for (unsigned i = 0; i < device->count; i++)
@@ -202,7 +195,7 @@ static bool device_choose_kind(struct aqc_device *device)
                                                    : "it has more than one transport");
     for (unsigned i = 0; i < AQC_KINDS; i++)
         if (strcmp(transport, device_kinds[i].name) == 0) device->kind = (enum aqc_kind)i;
-    for (unsigned i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+    for (unsigned i = 0; i < AQI_COUNT_OF(elsewhere); i++)
         if (strcmp(transport, elsewhere[i]) == 0) return false;
     if (device->kind == AQC_KINDS)
         return device_skip(device, "its transport is none of sm, sock and tcp");
@@ -230,7 +223,7 @@ static bool device_finish(struct aqc_device *device)
         unsigned long mtu = device_number(device, "mtu", UINT32_MAX, AQC_MESSAGE + DEVICE_HEADERS);
         most = mtu > DEVICE_HEADERS ? mtu - DEVICE_HEADERS : 0;
         device->port = (uint16_t)device_number(device, "port", UINT16_MAX, 0);
-        (void)device_find(device);
+        aqc_device_look(device);
     }
     device->pub.max_send_size =
         (uint32_t)aqi_max(aqi_min(most, (unsigned long)AQC_MESSAGE), DEVICE_LEAST);
