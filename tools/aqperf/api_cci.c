@@ -203,7 +203,7 @@ static void finish(void)
 
 /* --- the loops, in both ranks ---------------------------------------------------------------- */
 
-/* Wait until at max this many operations are in flight. */
+/* Wait until at most this many operations are in flight. */
 static void await(struct perf *perf, uint64_t in_flight)
 {
     unsigned polls = 0;

@@ -95,7 +95,7 @@ struct subject {
     double *samples;     /* in the unit of the row */
 };
 
-/* Rank 0: perform `n` operations, start with the other ranks that take part. */
+/* Rank 0: perform `n` operations, together with the other ranks that take part. */
 static double run_all(struct perf *perf, const struct subject *subject, uint64_t n)
 {
     if (!subject->work.all_ranks) {
