@@ -16,13 +16,13 @@ static const char *const cma_modes[] = {"no", "auto", "always", NULL};
 
 static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_SLOTS",
-     .def = "256",
+     .def = "64",
      .doc = "The number of messages in flight from one process to another, for requests and "
-            "replies each. If it is not set: 64 if a host has more than 16 processes, and for "
-            "connections by URI.",
-     .advice =
-         "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD if a receiver computes "
-         "between polls; each message takes 128 bytes per pair of processes that communicates.",
+            "replies each.",
+     .advice = "Raise it, with AQ_SHM_PAYLOAD, if a receiver computes between polls: a poll takes "
+               "all messages in flight. Floods of small messages become slower, as the slots no "
+               "longer fit the caches as well. Each message takes 128 bytes per pair of processes "
+               "that communicates.",
      .min = 16,
      .max = 65536,
      .power_of_two = true,
@@ -111,7 +111,7 @@ static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-enum { FRAGMENT = 64 << 10, LEAST_PAYLOAD = 64 << 10, CROWD = 16, CROWD_SLOTS = 64 };
+enum { FRAGMENT = 64 << 10, LEAST_PAYLOAD = 64 << 10, CROWD = 16 };
 
 static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_medium)
 {
@@ -146,10 +146,7 @@ static size_t shm_least_payload(size_t max_medium, size_t piece)
 
 static struct measures shm_measures_here(const struct aqi_tp_params *params, size_t max_medium)
 {
-    bool many = params->towards != NULL || params->local_size > CROWD;
-    struct measures m = {.slots =
-                             aqi_setting_spare(&shm_settings, "AQ_SHM_SLOTS", many, CROWD_SLOTS),
-                         .piece = shm_max_piece(params, max_medium)};
+    struct measures m = {.slots = shm_config.slots, .piece = shm_max_piece(params, max_medium)};
     size_t payload = shm_config.payload != 0 ? (size_t)shm_config.payload : LEAST_PAYLOAD;
     m.payload = aqi_power_of_two_from(aqi_max(payload, shm_least_payload(max_medium, m.piece)));
     return m;

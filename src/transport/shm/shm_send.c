@@ -76,23 +76,24 @@ static bool shm_send_tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_
  */
 enum { SLOTS_AHEAD = 8, SLOTS_AHEAD_LARGE = 3, LARGE_LONG = 2048 };
 
+/* Prefetch a line of the slot `ahead` of the next one, unless it may hold an unread message. */
+static inline void shm_send_prefetch(const struct shm_tp *shm, const struct shm_tx *tx,
+                                     uint32_t ahead, size_t offset)
+{
+    uint32_t at = tx->tail + ahead;
+    if (at - tx->done_seen < shm->layout.slots)
+        aqi_prefetch_write(tx->slots[at & (shm->layout.slots - 1)].bytes + offset);
+}
+
 /* Pairs with the acquire load of the stamp in shm_receive.c. */
 static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slot *slot,
                                     uint32_t ahead)
 {
-    uint32_t mask = shm->layout.slots - 1, tail = tx->tail;
-    tx->line_after[tail & mask] = tx->line;
-    tx->tail = tail + 1;
+    uint32_t tail = tx->tail;
+    tx->line_after[tail & (shm->layout.slots - 1)] = tx->line;
     atomic_store_explicit(shm_stamp(slot), tail + 1, memory_order_release);
-    aqi_prefetch_write(&tx->slots[(tail + ahead) & mask]);
-}
-
-/* Prefetch the second line of a slot ahead: its message probably needs it, as this one does. */
-static inline void shm_send_prefetch_second(struct shm_tp *shm, const struct shm_tx *tx,
-                                            uint32_t ahead)
-{
-    struct shm_slot *next = &tx->slots[(tx->tail + ahead) & (shm->layout.slots - 1)];
-    aqi_prefetch_write(next->bytes + AQI_CACHE_LINE);
+    shm_send_prefetch(shm, tx, ahead, 0);
+    tx->tail = tail + 1;
 }
 
 /*
@@ -153,7 +154,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
             at = tx->payload + (size_t)line * AQI_CACHE_LINE;
             ahead = SLOTS_AHEAD_LARGE;
         } else if (offset + am->nbytes > AQI_CACHE_LINE) {
-            shm_send_prefetch_second(shm, tx, ahead);
+            shm_send_prefetch(shm, tx, ahead, AQI_CACHE_LINE);
         }
         aqi_copy_mostly_few(at, am->payload, am->nbytes);
     }
@@ -212,10 +213,10 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
             line = first & (shm->layout.lines - 1);
             ahead = SLOTS_AHEAD_LARGE;
         } else if (aqi_am_payload_offset(am->nargs) + am->nbytes > AQI_CACHE_LINE) {
-            ahead = SLOTS_AHEAD_LARGE;
-            shm_send_prefetch_second(shm, tx, ahead);
+            /* The message there probably needs its second line, as this one does. */
+            shm_send_prefetch(shm, tx, ahead, AQI_CACHE_LINE);
         }
-        aqi_am_encode(slot->bytes, am, line);
+        aqi_am_encode_here(slot->bytes, am, line);
         shm_send_publish(shm, tx, slot, ahead);
         if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_lines_of(am->nbytes));
     }
