@@ -30,31 +30,6 @@ enum {
     LINK_LAST  /* the last frame; answered with the same */
 };
 
-static void link_list_add(struct link_list *list, struct aqi_link *link)
-{
-    link->next = NULL;
-    link->prev = list->last;
-    if (list->last != NULL)
-        list->last->next = link;
-    else
-        list->first = link;
-    list->last = link;
-    list->count++;
-}
-
-static void link_list_remove(struct link_list *list, struct aqi_link *link)
-{
-    if (link->prev != NULL)
-        link->prev->next = link->next;
-    else
-        list->first = link->next;
-    if (link->next != NULL)
-        link->next->prev = link->prev;
-    else
-        list->last = link->prev;
-    list->count--;
-}
-
 void link_due(struct aqi_links *links, uint64_t at_ns)
 {
     if (at_ns < links->next_ns) links->next_ns = at_ns;
@@ -79,7 +54,9 @@ struct aqi_link *link_new(struct aqi_links *links, enum link_state state)
     link->last = &link->first;
     link->source.fd = -1;
     link->stranger = state == LINK_STRANGER;
-    link_list_add(link->stranger ? &links->strangers : &links->all, link);
+    links->strangers += link->stranger;
+    aqi_list_init(&link->dirty);
+    aqi_list_append(&links->all, &link->node);
     return link;
 }
 
@@ -122,16 +99,13 @@ void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...)
     link->state = LINK_DOOMED;
     link->status = status;
     link->links->doomed++;
-    link->links->strangers_doomed += link->stranger;
+    link->links->strangers -= link->stranger;
     link_release(link);
 }
 
 static void link_dirty(struct aqi_link *link)
 {
-    if (link->dirty) return;
-    link->dirty = true;
-    link->next_dirty = link->links->dirty;
-    link->links->dirty = link;
+    if (aqi_list_is_empty(&link->dirty)) aqi_list_append(&link->links->dirty, &link->dirty);
 }
 
 static size_t link_size(const struct iovec *iov, unsigned niov)
@@ -299,9 +273,8 @@ static void link_opened(struct aqi_link *link)
     struct aqi_links *links = link->links;
     link_send_handshake(link);
     if (link->state == LINK_STRANGER) {
-        link_list_remove(&links->strangers, link);
-        link_list_add(&links->all, link);
         link->stranger = false;
+        links->strangers--;
         char at[AQI_LINK_NAME_BYTES];
         snprintf(at, sizeof(at), "%s", link->name);
         snprintf(link->name, sizeof(link->name), "host %u (%.80s)", link->seal.call.from, at);
@@ -471,20 +444,17 @@ static uint64_t link_tick(struct aqi_link *link, uint64_t now)
 }
 
 /* A hook may close any link, but none is freed here. */
-static void link_tick_list(struct link_list *list, uint64_t now)
+static void link_tick_all(struct aqi_links *links, uint64_t now)
 {
-    for (struct aqi_link *link = list->first; link != NULL; link = link->next)
-        link_due(link->links, link_tick(link, now));
+    for (struct aqi_node *at = links->all.next; at != &links->all; at = at->next)
+        link_due(links, link_tick(AQI_OF(at, struct aqi_link, node), now));
 }
 
 static void link_flush_dirty(struct aqi_links *links)
 {
-    struct aqi_link *dirty = links->dirty;
-    links->dirty = NULL;
-    while (dirty != NULL) {
-        struct aqi_link *link = dirty;
-        dirty = link->next_dirty;
-        link->dirty = false;
+    while (!aqi_list_is_empty(&links->dirty)) {
+        struct aqi_link *link = AQI_OF(links->dirty.next, struct aqi_link, dirty);
+        aqi_list_remove(&link->dirty);
         if (link->state != LINK_DOOMED) link_flush(link);
     }
 }
@@ -495,51 +465,48 @@ static void link_end(struct aqi_link *link)
     char *text;
     if (link->why == NULL || asprintf(&text, "%s: %s", link->name, link->why) < 0) text = NULL;
     const char *why = text != NULL ? text : "no memory to report why a link has ended";
-    link_list_remove(link->stranger ? &links->strangers : &links->all, link);
+    aqi_list_remove(&link->node);
+    aqi_list_remove(&link->dirty);
     links->doomed--;
-    links->strangers_doomed -= link->stranger;
     if (!link->stranger)
         links->config.hooks->ended(link, link->status, why);
     else if (link->status != AQ_OK)
         link_listen_report(links, why);
-    for (struct aqi_link **at = &links->dirty; link->dirty && *at != NULL;)
-        if (*at == link)
-            *at = link->next_dirty;
-        else
-            at = &(*at)->next_dirty;
     free(text);
     free(link->why);
     free(link);
 }
 
-/* Links doomed by a hook meanwhile wait for the next tick. */
+/* Links doomed by a hook meanwhile may wait for the next tick. */
 static void link_end_doomed(struct aqi_links *links)
 {
-    struct link_list *const lists[] = {&links->strangers, &links->all};
-    for (unsigned i = 0; i < AQI_COUNT_OF(lists) && links->doomed != 0; i++)
-        for (struct aqi_link *link = lists[i]->first, *next; link != NULL; link = next) {
-            next = link->next;
-            if (link->state == LINK_DOOMED) link_end(link);
-        }
+    struct aqi_node *next;
+    for (struct aqi_node *at = links->all.next; at != &links->all; at = next) {
+        struct aqi_link *link = AQI_OF(at, struct aqi_link, node);
+        next = at->next;
+        if (link->state == LINK_DOOMED) link_end(link);
+    }
 }
 
 uint64_t aqi_links_tick(struct aqi_links *links, uint64_t now)
 {
     if (now >= links->next_ns) {
         links->next_ns = UINT64_MAX;
-        link_tick_list(&links->strangers, now);
-        link_tick_list(&links->all, now);
+        link_tick_all(links, now);
         links->next_ns = aqi_max(links->next_ns, now + LINK_GRAIN_NS);
     }
     link_due(links, link_listen_tick(links, now));
     link_flush_dirty(links);
-    link_end_doomed(links);
-    return links->dirty != NULL || links->doomed != 0 ? now : links->next_ns;
+    if (links->doomed != 0) link_end_doomed(links);
+    return !aqi_list_is_empty(&links->dirty) || links->doomed != 0 ? now : links->next_ns;
 }
 
 size_t aqi_links_count(const struct aqi_links *links)
 {
-    return links->all.count;
+    size_t count = 0;
+    for (const struct aqi_node *at = links->all.next; at != &links->all; at = at->next)
+        count += !AQI_OF(at, struct aqi_link, node)->stranger;
+    return count;
 }
 
 aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links **out)
@@ -554,6 +521,8 @@ aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links
     links->config = *config;
     explicit_bzero(links->config.key, sizeof(links->config.key));
     if (links->config.prove_ns == 0) links->config.prove_ns = AQI_LINK_PROVE_NS;
+    aqi_list_init(&links->all);
+    aqi_list_init(&links->dirty);
     links->listener.fd = -1;
     links->next_ns = links->listen_ns = UINT64_MAX;
     *out = links;
@@ -563,15 +532,13 @@ aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links
 void aqi_links_close(struct aqi_links *links)
 {
     if (links == NULL) return;
-    struct link_list *const lists[] = {&links->strangers, &links->all};
-    for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
-        while (lists[i]->first != NULL) {
-            struct aqi_link *link = lists[i]->first;
-            link_list_remove(lists[i], link);
-            link_release(link);
-            free(link->why);
-            free(link);
-        }
+    while (!aqi_list_is_empty(&links->all)) {
+        struct aqi_link *link = AQI_OF(links->all.next, struct aqi_link, node);
+        aqi_list_remove(&link->node);
+        link_release(link);
+        free(link->why);
+        free(link);
+    }
     aqi_source_close(&links->listener);
     aqi_seal_job_close(&links->job);
     free(links);

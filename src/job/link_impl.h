@@ -28,11 +28,10 @@ struct link_call;
 
 struct aqi_link {
     struct aqi_links *links;
-    struct aqi_link *next, *prev; /* in `all` or `strangers` */
-    struct aqi_link *next_dirty;
+    struct aqi_node node;  /* in `all` */
+    struct aqi_node dirty; /* in `dirty` */
     enum link_state state;
-    bool stranger;      /* whether it is in `strangers` */
-    bool dirty;         /* must be flushed */
+    bool stranger;      /* not authenticated, perhaps doomed */
     bool last_received; /* the other side's last frame has arrived */
     aq_status status;
     char *why; /* of a doomed link; NULL: out of memory */
@@ -50,18 +49,13 @@ struct aqi_link {
     char name[AQI_LINK_NAME_BYTES];
 };
 
-struct link_list {
-    struct aqi_link *first, *last;
-    unsigned count;
-};
-
 struct aqi_links {
     struct aqi_seal_job job;
     struct aqi_links_config config; /* without the key */
-    struct link_list all, strangers;
-    struct aqi_link *dirty;
-    unsigned doomed, strangers_doomed; /* the former includes the latter */
-    uint64_t next_ns;                  /* no deadline is earlier */
+    struct aqi_node all;            /* in the order in which they began */
+    struct aqi_node dirty;          /* those to flush */
+    unsigned doomed, strangers;     /* the latter without doomed ones */
+    uint64_t next_ns;               /* no deadline is earlier */
     struct aqi_source listener;
     uint16_t port;
     bool only_v4;

@@ -33,16 +33,16 @@ void link_listen_report(struct aqi_links *links, const char *why)
 
 static void link_listen_drop_oldest(struct aqi_links *links, const char *why)
 {
-    struct aqi_link *oldest = links->strangers.first;
-    while (oldest != NULL && oldest->state == LINK_DOOMED)
-        oldest = oldest->next;
-    if (oldest != NULL) link_doom(oldest, AQ_ELIMIT, "%s", why);
+    struct aqi_node *at = links->all.next;
+    while (at != &links->all && AQI_OF(at, struct aqi_link, node)->state != LINK_STRANGER)
+        at = at->next;
+    if (at != &links->all) link_doom(AQI_OF(at, struct aqi_link, node), AQ_ELIMIT, "%s", why);
 }
 
 static void link_listen_accepted(struct aqi_links *links, int fd, const union aqi_sockaddr *from)
 {
     const struct aqi_seal_call own = {.to = links->config.host};
-    if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
+    if (links->strangers >= AQI_LINK_STRANGERS)
         link_listen_drop_oldest(links, "too many connections have not proved yet that they belong "
                                        "to this job: closing the oldest");
     struct aqi_link *link = link_new(links, LINK_STRANGER);

@@ -58,7 +58,7 @@ static void talk_nonsense(void)
     int fd = world_raw(hosts[0].port);
     assert_int_equal(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
     UNTIL(world_raw_ended(fd));
-    UNTIL(hosts[0].links->strangers.count == 0);
+    UNTIL(world_strangers() == 0);
     close(fd);
 }
 
@@ -80,7 +80,7 @@ static void test_strangers_are_counted(void **state)
     }
     /* None of them occupies a place or keeps this process busy. */
     uint64_t now = aqi_now_ns();
-    assert_int_equal(hosts[0].links->strangers_doomed, 0);
+    assert_int_equal(hosts[0].links->doomed, 0);
     assert_true(aqi_links_tick(hosts[0].links, now) > now);
 }
 
@@ -95,8 +95,8 @@ static void test_crowd(void **state)
     unsigned rounds = 0, most = 0;
     for (unsigned count = 0; count < CALLERS; rounds++) {
         aqi_loop_once(0);
-        most = (unsigned)aqi_max(most, hosts[0].links->strangers.count - count);
-        count = hosts[0].links->strangers.count;
+        most = (unsigned)aqi_max(most, world_strangers() - count);
+        count = world_strangers();
         assert_true(rounds < CALLERS);
     }
     assert_in_range(rounds, 2, 8);
@@ -125,12 +125,13 @@ static void test_descriptor_zero(void **state)
     assert_int_equal(fcntl(kept, F_DUPFD, 0), STDIN_FILENO);
     int caller = world_raw(hosts[0].port);
     close(STDIN_FILENO);
-    UNTIL(hosts[0].links->strangers.count == 1);
-    assert_int_equal(hosts[0].links->strangers.first->source.fd, STDIN_FILENO);
+    UNTIL(world_strangers() == 1);
+    assert_int_equal(AQI_OF(hosts[0].links->all.prev, struct aqi_link, node)->source.fd,
+                     STDIN_FILENO);
     struct pollfd said = {.fd = caller, .events = POLLIN};
     assert_int_equal(poll(&said, 1, 60000), 1);
     close(caller);
-    UNTIL(hosts[0].links->strangers.count == 0);
+    UNTIL(world_strangers() == 0);
     assert_int_equal(fcntl(kept, F_DUPFD, 0), STDIN_FILENO);
     close(kept);
 }
@@ -146,17 +147,17 @@ static void test_out_of_resources(void **state)
         refuse_accept = errors[i];
         for (unsigned n = 0; n < 100; n++)
             aqi_loop_once(0);
-        assert_int_equal(links->strangers.count, 0);
+        assert_int_equal(world_strangers(), 0);
         assert_int_equal(hosts[0].strangers, 1);
         assert_non_null(strstr(hosts[0].stranger, "no file descriptor or memory"));
         uint64_t now = aqi_now_ns(), next = links->listen_ns;
         assert_in_range(next, 1, now + SECONDS);
         assert_in_range(aqi_links_tick(links, next - 1), next, next + 10 * MS);
         aqi_loop_once(0);
-        assert_int_equal(links->strangers.count, 0);
+        assert_int_equal(world_strangers(), 0);
         aqi_links_tick(links, next);
         aqi_loop_once(0);
-        assert_int_equal(links->strangers.count, 1);
+        assert_int_equal(world_strangers(), 1);
         /* From then on, it sleeps until something happens. */
         assert_true(aqi_links_tick(links, next + 1) >= now + 9 * SECONDS);
         close(fd);
@@ -172,7 +173,7 @@ static void test_broken_before_accepted(void **state)
     int fd = world_raw(hosts[0].port);
     refuse_accept = ECONNABORTED;
     aqi_loop_once(0);
-    assert_int_equal(hosts[0].links->strangers.count, 1);
+    assert_int_equal(world_strangers(), 1);
     assert_int_equal(hosts[0].strangers, 0);
     close(fd);
 }

@@ -419,11 +419,12 @@ static void test_stranger_breaks(void **state)
         int fd = world_raw(hosts[0].port);
         size_t len = rows[i].said[0] != '\0' ? 7 : 0;
         if (len != 0) assert_int_equal(send(fd, rows[i].said, len, MSG_NOSIGNAL), len);
-        UNTIL(hosts[0].links->strangers.count == 1 &&
-              hosts[0].links->strangers.first->seal.held_len == len);
+        struct aqi_node *all = &hosts[0].links->all;
+        UNTIL(hosts[0].links->strangers == 1 &&
+              AQI_OF(all->next, struct aqi_link, node)->seal.held_len == len);
         assert_int_equal(send(fd, "", 1, MSG_NOSIGNAL), 1);
         refuse_recv = rows[i].error;
-        UNTIL(hosts[0].links->strangers.count == 0);
+        UNTIL(aqi_list_is_empty(all));
         assert_int_equal(hosts[0].strangers, rows[i].reported);
         close(fd);
         world_teardown(state), world_setup(state);

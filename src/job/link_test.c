@@ -175,6 +175,25 @@ static void test_end_ends_another(void **state)
     assert_int_equal(aqi_links_count(hosts[0].links), 0);
 }
 
+/* Data that is queued when a link ends is sent at once, not at the next deadline. */
+static void test_queued_at_the_end(void **state)
+{
+    world_open_all(10 * SECONDS, 0);
+    world_connect();
+    world_call(2, 0, hosts[0].at, 30 * SECONDS);
+    UNTIL(hosts[0].opened == 2);
+    struct aqi_links *links = hosts[0].links;
+    assert_int_equal(aqi_links_count(links), 2);
+    hosts[0].tell = AQI_OF(links->all.next, struct aqi_link, node);
+    aqi_links_close(hosts[2].links);
+    hosts[2].links = NULL;
+    while (links->doomed == 0)
+        aqi_loop_once(aqi_now_ns() + SECONDS);
+    assert_int_equal(aqi_links_tick(links, world_ns), world_ns);
+    assert_int_equal(hosts[0].ended, 1);
+    UNTIL(hosts[1].frames == 1);
+}
+
 /* A host that sends no data for a while is alive as long as its process is. */
 static void test_idle(void **state)
 {
@@ -445,11 +464,12 @@ static void test_many(void **state)
                   many, (double)took / 1e6, (double)took / 1e3 / many,
                   (resident() - before) / many / 2, sizeof(struct aqi_link));
     hosts[0].echo = true;
-    for (struct aqi_link *link = hosts[1].links->all.first; link != NULL; link = link->next)
-        world_send(link, "hello", 5);
+    const struct aqi_node *all = &hosts[1].links->all;
+    for (struct aqi_node *at = all->next; at != all; at = at->next)
+        world_send(AQI_OF(at, struct aqi_link, node), "hello", 5);
     UNTIL(hosts[1].frames == many);
-    for (struct aqi_link *link = hosts[1].links->all.first; link != NULL; link = link->next)
-        aqi_link_close(link, 20 * SECONDS);
+    for (struct aqi_node *at = all->next; at != all; at = at->next)
+        aqi_link_close(AQI_OF(at, struct aqi_link, node), 20 * SECONDS);
     UNTIL(hosts[0].ended == many && hosts[1].ended == many);
     assert_int_equal(hosts[0].status, AQ_OK);
     assert_int_equal(hosts[0].strangers, 0);
@@ -496,6 +516,7 @@ int main(void)
         WORLD_TEST(test_backlog),
         WORLD_TEST(test_too_large),
         WORLD_TEST(test_end_ends_another),
+        WORLD_TEST(test_queued_at_the_end),
         WORLD_TEST(test_idle),
         WORLD_TEST(test_stopped),
         WORLD_TEST(test_killed),

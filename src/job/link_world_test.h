@@ -36,6 +36,7 @@ struct host {
     aq_status status;
     char why[4096], stranger[512];
     bool echo;
+    struct aqi_link *tell;  /* when another link ends, queue a frame */
     struct aqi_link *spoil; /* when another link ends, queue data, and too much of it */
 };
 static struct host hosts[HOSTS];
@@ -76,9 +77,10 @@ static inline void world_ended(struct aqi_link *link, aq_status status, const ch
     host->status = status;
     snprintf(host->why, sizeof(host->why), "%s", why);
     if (host->link == link) host->link = NULL;
-    if (host->spoil == NULL) return;
     static uint8_t much[AQI_LINK_FRAME_MAX + 1];
     const struct iovec little = {much, 1}, all = {much, sizeof(much)};
+    if (host->tell != NULL) aqi_link_send(host->tell, &little, 1);
+    if (host->spoil == NULL) return;
     link = host->spoil;
     host->spoil = NULL;
     aqi_link_send(link, &little, 1);
@@ -222,6 +224,12 @@ static inline int world_raw(uint16_t port)
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
+}
+
+/* The links of host 0 that have not authenticated or are about to end. */
+static inline unsigned world_strangers(void)
+{
+    return hosts[0].links->strangers + hosts[0].links->doomed;
 }
 
 /* Whether the other side has closed it. Received data is discarded. */
