@@ -79,12 +79,11 @@ void agree_close(struct hub_agreement *list)
 static void agree_report(struct aqi_hub *hub, struct hub_agreement *agreement)
 {
     agree_remove(&hub->agreements, agreement);
-    const struct hub_note note = {.type = HUB_ASK,
-                                  .name = {agreement->name[0], agreement->name[1]},
-                                  .status = agreement->status,
-                                  .data = agreement->sets,
-                                  .len = 2 * aqi_boot_set_bytes(hub->params.ranks)};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_ASK,
+                                      .name = {agreement->name[0], agreement->name[1]},
+                                      .status = agreement->status,
+                                      .data = agreement->sets,
+                                      .len = 2 * aqi_boot_set_bytes(hub->params.ranks)});
     free(agreement);
 }
 
@@ -147,12 +146,11 @@ static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
     agree_remove(&hub->root->agreements, ended);
     for (uint32_t i = 0; i < hub->params.ranks; i++)
         if (hub->root->ranks[i].state != AQI_RANK_JOINED) hub_set_drop(ended->callers, i);
-    const struct hub_note note = {.type = HUB_AGREED,
-                                  .status = ended->status,
-                                  .name = {ended->name[0], ended->name[1]},
-                                  .data = ended->callers,
-                                  .len = aqi_boot_set_bytes(hub->params.ranks)};
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_AGREED,
+                                       .status = ended->status,
+                                       .name = {ended->name[0], ended->name[1]},
+                                       .data = ended->callers,
+                                       .len = aqi_boot_set_bytes(hub->params.ranks)});
     free(ended);
 }
 

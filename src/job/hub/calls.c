@@ -67,14 +67,13 @@ static void calls_send_alike(struct aqi_hub *hub, uint32_t first, uint32_t end)
         hub->unsent_parts--;
     }
     if (share && like->name_len != 0) memcpy(parts, like->data, like->name_len);
-    const struct hub_note note = {.type = HUB_PART,
-                                  .count = (uint32_t)count,
-                                  .seq = like->calls + 1,
-                                  .call = like->call,
-                                  .bytes = like->bytes,
-                                  .data = data,
-                                  .len = len};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_PART,
+                                      .count = (uint32_t)count,
+                                      .seq = like->calls + 1,
+                                      .call = like->call,
+                                      .bytes = like->bytes,
+                                      .data = data,
+                                      .len = len});
     free(data);
 }
 
@@ -185,12 +184,11 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
  * forever. */
 static void calls_report(struct aqi_hub *hub, const char *why)
 {
-    const struct hub_note failed = {
-        .type = HUB_FAILED, .code = AQI_EXIT_FAILED, .data = why, .len = strlen(why)};
     if (hub->params.agents == 1)
         aqi_hub_say(hub, "%s", why);
     else
-        flow_fact(hub, &failed);
+        flow_fact(hub,
+                  &(struct hub_note){.type = HUB_FAILED, .code = AQI_EXIT_FAILED, .text = why});
 }
 
 void calls_result(struct aqi_hub *hub, const struct hub_note *note)

@@ -50,8 +50,7 @@ void closing_check(struct aqi_hub *hub)
     struct hub_closing *closing = &hub->closing;
     if (!closing->ending || closing->closed || (hub->running != 0 && !closing->abandoned)) return;
     closing->closed = true;
-    const struct hub_note note = {.type = HUB_CLOSED};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_CLOSED});
     if (hub->flow.cut_off) hub_over(hub, AQI_EXIT_FAILED);
 }
 

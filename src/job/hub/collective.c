@@ -63,13 +63,9 @@ static AQI_PRINTF(3, 4) void collective_fail(struct aqi_hub *hub, aq_status stat
     va_end(args);
     call->failed = status;
     aqi_hub_say(hub, "%s", call->why);
-    const struct hub_note note = {.type = HUB_RESULT,
-                                  .seq = call->seq,
-                                  .status = status,
-                                  .data = call->why,
-                                  .len = strlen(call->why)};
     collective_end(hub);
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){
+                        .type = HUB_RESULT, .seq = call->seq, .status = status, .text = call->why});
 }
 
 static void collective_complete(struct aqi_hub *hub)

@@ -31,9 +31,8 @@ static void end_begin(struct aqi_hub *hub, uint32_t by, const char *why)
     /* Other hosts have as much time as this one to end their ranks, and then to report it. */
     end->limit_ns = hub->now + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
     if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
-    const struct hub_note note = {
-        .type = HUB_END, .rank = by, .code = end->code, .data = end->why, .len = strlen(end->why)};
-    flow_entry(hub, &note);
+    flow_entry(
+        hub, &(struct hub_note){.type = HUB_END, .rank = by, .code = end->code, .text = end->why});
 }
 
 static void end_job_text(struct aqi_hub *hub, int code, uint32_t by, const char *why)
@@ -235,17 +234,15 @@ void end_check(struct aqi_hub *hub)
             : root->running != 0 || root->deaths != NULL || root->started < hub->params.ranks)
         return;
     end->over = true;
-    const struct hub_note note = {.type = HUB_OVER, .code = end->code};
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_OVER, .code = end->code});
 }
 
 void aqi_hub_signal(struct aqi_hub *hub, int number)
 {
     struct hub_root *root = hub->root;
-    const struct hub_note kill = {.type = HUB_KILL};
     if (root->end.ending || (root->running == 0 && root->started != 0)) {
         aqi_hub_tell(hub, "signal %d again: killing at once", number);
-        flow_entry(hub, &kill);
+        flow_entry(hub, &(struct hub_note){.type = HUB_KILL});
         root->end.limit_ns = aqi_min(root->end.limit_ns, hub->now + END_KILL_NS);
         hub->closing.abandoned = hub->closing.abandoned || root->end.over;
     } else {

@@ -320,8 +320,7 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
     /* Agents below it may lack entries that it has; it will report what they have. */
     child->applied = kept;
     flow->via[agent] = agent;
-    const struct hub_note here = {.type = HUB_HERE, .rank = agent, .seq = epoch};
-    flow_fact(hub, &here);
+    flow_fact(hub, &(struct hub_note){.type = HUB_HERE, .rank = agent, .seq = epoch});
     flow_catch_up(hub, agent, frame->number);
     return AQ_OK;
 }
@@ -433,25 +432,20 @@ void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const ch
         flow_lose_parent(hub, ended, why);
     } else if (child != NULL && child->attached) {
         flow_lose_child(hub, child);
-        const struct hub_note lost = {.type = HUB_HOST_LOST,
-                                      .rank = agent,
-                                      .seq = child->epoch,
-                                      .code = !ended,
-                                      .data = why,
-                                      .len = strlen(why)};
-        flow_fact(hub, &lost);
+        flow_fact(hub, &(struct hub_note){.type = HUB_HOST_LOST,
+                                          .rank = agent,
+                                          .seq = child->epoch,
+                                          .code = !ended,
+                                          .text = why});
     }
     hub_pump(hub);
 }
 
 void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char *why)
 {
-    const struct hub_note failed = {
-        .type = HUB_FAILED, .rank = agent, .code = code, .data = why, .len = strlen(why)};
-    const struct hub_note lost = {
-        .type = HUB_HOST_LOST, .rank = agent, .data = why, .len = strlen(why)};
-    flow_fact(hub, &failed);
-    flow_fact(hub, &lost);
+    flow_fact(hub,
+              &(struct hub_note){.type = HUB_FAILED, .rank = agent, .code = code, .text = why});
+    flow_fact(hub, &(struct hub_note){.type = HUB_HOST_LOST, .rank = agent, .text = why});
     hub_pump(hub);
 }
 

@@ -12,11 +12,10 @@ static void hub_say(struct aqi_hub *hub, bool always, const char *fmt, va_list a
 {
     char text[2 * AQI_CONTROL_TEXT];
     vsnprintf(text, sizeof(text), fmt, args);
-    struct hub_note note = {.type = HUB_SAY, .code = always, .data = text, .len = strlen(text)};
     if (hub->root != NULL)
         hub->params.hooks.say(hub->params.arg, always, text);
     else
-        flow_fact(hub, &note);
+        flow_fact(hub, &(struct hub_note){.type = HUB_SAY, .code = always, .text = text});
 }
 
 void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...)

@@ -48,8 +48,7 @@ void aqi_hub_started(struct aqi_hub *hub, uint32_t rank, int pid)
     local->state = AQI_RANK_STARTED;
     local->running = true;
     hub->running++;
-    const struct hub_note note = {.type = HUB_STARTED, .rank = rank, .pid = pid};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_STARTED, .rank = rank, .pid = pid});
     hub_pump(hub);
 }
 
@@ -94,12 +93,8 @@ void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *nam
                                   .local_size = hub->count};
     memcpy(message.key, hub->params.key, sizeof(message.key));
     hub->params.hooks.to_rank(hub->params.arg, rank, &message, hub->params.page);
-    const struct hub_note note = {.type = HUB_JOINED,
-                                  .rank = rank,
-                                  .pid = pid,
-                                  .data = local->program,
-                                  .len = strlen(local->program)};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){
+                       .type = HUB_JOINED, .rank = rank, .pid = pid, .text = local->program});
     hub_pump(hub);
 }
 
@@ -174,15 +169,13 @@ void aqi_hub_ended(struct aqi_hub *hub, uint32_t rank, int status)
     int code = local_describe(hub, local, status, text, sizeof(text));
     local->running = false;
     hub->running--;
-    const struct hub_note note = {
-        .type = HUB_ENDED,
-        .rank = rank,
-        .code = code,
-        .event = (status != -1 && WIFSIGNALED(status) ? HUB_END_SIGNALED : 0u) |
-                 (local->terminated ? HUB_END_TERMINATED : 0u),
-        .data = text,
-        .len = strlen(text)};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){
+                       .type = HUB_ENDED,
+                       .rank = rank,
+                       .code = code,
+                       .event = (status != -1 && WIFSIGNALED(status) ? HUB_END_SIGNALED : 0u) |
+                                (local->terminated ? HUB_END_TERMINATED : 0u),
+                       .text = text});
     if (local->state < AQI_RANK_LEFT) {
         local->state = AQI_RANK_LOST;
         agree_local_gone(hub, rank);
@@ -202,16 +195,15 @@ void aqi_hub_lost(struct aqi_hub *hub, uint32_t rank)
 void aqi_hub_printed(struct aqi_hub *hub, uint32_t rank, unsigned stream, const void *bytes,
                      size_t len)
 {
-    const struct hub_note note = {
-        .type = HUB_OUTPUT, .rank = rank, .event = stream, .data = bytes, .len = len};
-    flow_fact(hub, &note);
+    flow_fact(hub,
+              &(struct hub_note){
+                  .type = HUB_OUTPUT, .rank = rank, .event = stream, .data = bytes, .len = len});
     hub_pump(hub);
 }
 
 void aqi_hub_took(struct aqi_hub *hub, size_t len)
 {
-    const struct hub_note note = {.type = HUB_TOOK, .bytes = len};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_TOOK, .bytes = len});
     hub_pump(hub);
 }
 
@@ -222,9 +214,7 @@ void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    const struct hub_note note = {
-        .type = HUB_FAILED, .code = code, .data = text, .len = strlen(text)};
-    flow_fact(hub, &note);
+    flow_fact(hub, &(struct hub_note){.type = HUB_FAILED, .code = code, .text = text});
     hub_pump(hub);
 }
 
@@ -317,10 +307,9 @@ static uint64_t local_tick_lost(struct aqi_hub *hub)
         if (hub->now < at) continue;
         snprintf(text, sizeof(text), "%s ended before aq_finalize",
                  aqi_hub_name(hub, local->rank, name));
-        const struct hub_note note = {
-            .type = HUB_UNEXPLAINED, .rank = local->rank, .data = text, .len = strlen(text)};
         local->unexplained = true;
-        flow_fact(hub, &note);
+        flow_fact(hub,
+                  &(struct hub_note){.type = HUB_UNEXPLAINED, .rank = local->rank, .text = text});
         local->state = AQI_RANK_LOST;
         agree_local_gone(hub, local->rank);
     }

@@ -38,12 +38,14 @@ struct aqi_parcel *hub_note_encode(const struct hub_note *note)
 {
     const struct aqi_field *fields = note_fields[note->type];
     size_t head = sizeof(note->type) + aqi_fields_bytes(fields);
-    struct aqi_parcel *parcel = aqi_parcel_new(NULL, HUB_FRAME_HEAD + head + note->len);
+    const void *data = note->text != NULL ? note->text : note->data;
+    size_t len = note->text != NULL ? strlen(note->text) : note->len;
+    struct aqi_parcel *parcel = aqi_parcel_new(NULL, HUB_FRAME_HEAD + head + len);
     if (parcel == NULL) return NULL;
     uint8_t *at = parcel->bytes + HUB_FRAME_HEAD;
     memcpy(at, &note->type, sizeof(note->type));
     at = aqi_fields_write(fields, note, at + sizeof(note->type));
-    if (note->len != 0) memcpy(at, note->data, note->len);
+    if (len != 0) memcpy(at, data, len);
     return parcel;
 }
 

@@ -56,6 +56,7 @@ struct hub_note {
     uint64_t name[2];
     const void *data;
     size_t len;
+    const char *text; /* encode only: instead of `data` and `len`, unless NULL */
 };
 
 /* A frame on a link: one of these as a byte, two numbers, and in some a note. */

@@ -58,13 +58,9 @@ uint32_t aqi_hub_agents_here(const struct aqi_hub *hub)
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
                 const char *why)
 {
-    const struct hub_note note = {.type = HUB_EVENT,
-                                  .event = event,
-                                  .rank = rank,
-                                  .code = code,
-                                  .data = why,
-                                  .len = strlen(why)};
-    flow_entry(hub, &note);
+    flow_entry(hub,
+               &(struct hub_note){
+                   .type = HUB_EVENT, .event = event, .rank = rank, .code = code, .text = why});
 }
 
 void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
@@ -119,8 +115,7 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
         if (i == 0 || below->parent != lost || below->lost || below->until_ns != 0) continue;
         root_orphan(hub, below, flow_orphans_ns(hub));
     }
-    const struct hub_note note = {.type = HUB_LOST, .rank = lost, .data = why, .len = strlen(why)};
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_LOST, .rank = lost, .text = why});
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
         const struct hub_rank *rank = &root->ranks[i];
         bool ended = !rank->running && rank->state != AQI_RANK_WAITING;
@@ -391,30 +386,27 @@ void root_ack_later(struct aqi_hub *hub)
 
 void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len)
 {
-    const struct hub_note note = {.type = HUB_INPUT, .data = bytes, .len = len};
     hub->root->input_waiting += len;
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_INPUT, .data = bytes, .len = len});
     hub_pump(hub);
 }
 
 void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream)
 {
-    const struct hub_note note = {.type = HUB_SHUT, .event = stream};
-    if (hub->params.agents > 1) flow_entry(hub, &note);
+    if (hub->params.agents > 1)
+        flow_entry(hub, &(struct hub_note){.type = HUB_SHUT, .event = stream});
     hub_pump(hub);
 }
 
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns)
 {
-    const struct hub_note note = {.type = HUB_WATCH, .wait = interval_ns};
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_WATCH, .wait = interval_ns});
     hub_pump(hub);
 }
 
 void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn)
 {
-    const struct hub_note note = {.type = HUB_PEERS, .seq = turn};
-    flow_entry(hub, &note);
+    flow_entry(hub, &(struct hub_note){.type = HUB_PEERS, .seq = turn});
     hub_pump(hub);
 }
 
