@@ -33,6 +33,12 @@ bool aqi_channel_is_one(int fd)
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET;
 }
 
+bool aqi_channel_peer(int fd, struct ucred *cred)
+{
+    socklen_t len = sizeof(*cred);
+    return aqi_channel_is_one(fd) && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0;
+}
+
 aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pass)
 {
     uint8_t head[AQI_CONTROL_HEAD];

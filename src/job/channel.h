@@ -4,8 +4,12 @@
 
 #include "job/control.h"
 
+#include <sys/socket.h>
+
 /* Whether this descriptor is such a socket. */
 bool aqi_channel_is_one(int fd);
+/* The same, and the process that created the other end, according to the kernel. */
+bool aqi_channel_peer(int fd, struct ucred *cred);
 
 /*
  * Send one message, with the descriptor `pass` unless that is -1. Async-signal-safe; logs nothing.

@@ -265,19 +265,11 @@ static void desk_accept(struct desk_seat *seat, int socket, pid_t pid)
     aqi_hub_joined(desk.hub, desk_rank(seat), (int)pid, name);
 }
 
-/* The creator of the socket passed with HELLO, according to the kernel, not the message. */
-static bool desk_credentials(int socket, struct ucred *cred)
-{
-    socklen_t len = sizeof(*cred);
-    return aqi_channel_is_one(socket) &&
-           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, cred, &len) == 0;
-}
-
 static void desk_hello(struct desk_seat *seat, int socket)
 {
     char why[AQI_CONTROL_TEXT];
     struct ucred cred;
-    if (!desk_credentials(socket, &cred)) {
+    if (!aqi_channel_peer(socket, &cred)) {
         close(socket);
         desk_garbage(seat, 0);
         return;
@@ -434,7 +426,7 @@ static void desk_listener_ready(struct aqi_source *source)
     if (fd < 0) return;
     struct desk_caller *caller = calloc(1, sizeof(*caller));
     bool full = desk.calling >= desk.count + DESK_STRANGERS;
-    if (caller == NULL || full || !desk_credentials(fd, &caller->cred) ||
+    if (caller == NULL || full || !aqi_channel_peer(fd, &caller->cred) ||
         caller->cred.uid != geteuid()) {
         free(caller);
         close(fd);

@@ -248,7 +248,7 @@ static aq_status managed_connect(const struct aqi_managed *managed, int *out)
 {
     struct sockaddr_un address;
     struct ucred cred;
-    socklen_t len = managed_address(&managed->card, &address), cred_len = sizeof(cred);
+    socklen_t len = managed_address(&managed->card, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot create a socket to this host's agent");
@@ -259,7 +259,7 @@ static aq_status managed_connect(const struct aqi_managed *managed, int *out)
                               "cannot reach this host's agent: processes that the manager places "
                               "on one host must share a network namespace");
     }
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len) != 0 || cred.uid != geteuid()) {
+    if (!aqi_channel_peer(fd, &cred) || cred.uid != geteuid()) {
         close(fd);
         return aqi_fail(AQ_EACCESS, "job", "this host's agent belongs to another user");
     }

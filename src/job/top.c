@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/safe_text.h"
+#include "job/channel.h"
 #include "job/loop.h"
 
 #include <errno.h>
@@ -209,20 +210,14 @@ static void top_watcher_ready(struct aqi_source *source)
     top_count_watchers();
 }
 
-static bool top_may_watch(int fd)
-{
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
-           (cred.uid == geteuid() || cred.uid == 0);
-}
-
 static void top_listener_ready(struct aqi_source *source)
 {
+    struct ucred cred;
     int fd = aqi_source_accept(source);
     if (fd < 0) return;
     struct top_watcher *watcher = calloc(1, sizeof(*watcher));
-    if (watcher == NULL || top.watching >= TOP_WATCHERS || !top_may_watch(fd)) {
+    if (watcher == NULL || top.watching >= TOP_WATCHERS || !aqi_channel_peer(fd, &cred) ||
+        (cred.uid != geteuid() && cred.uid != 0)) {
         free(watcher);
         close(fd);
         return;
