@@ -334,7 +334,7 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
     own->hooks.attach = agent_attach;
     own->hooks.detach = agent_detach;
     own->hooks.pause = agent_pause;
-    own->hooks.drain = aqi_desk_on_drain;
+    own->hooks.drain = aqi_desk_drain;
     own->hooks.freeze = aqi_desk_freeze;
     own->hooks.share = aqi_desk_share;
     own->hooks.watch = aqi_top_watch;

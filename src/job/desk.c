@@ -525,7 +525,7 @@ static void desk_life_ready(struct aqi_source *source)
     struct desk_seat *seat = AQI_OF(source, struct desk_seat, life);
     aqi_hub_now(desk.hub, aqi_now_ns());
     aqi_source_close(source);
-    aqi_desk_drain(desk_rank(seat));
+    aqi_desk_drain(NULL, desk_rank(seat));
     if (desk.claimed == 0)
         aqi_hub_lost(desk.hub, desk_rank(seat));
     else
@@ -547,20 +547,15 @@ void aqi_desk_forked(uint32_t rank, pid_t pid)
     desk_seat(rank)->pid = pid;
 }
 
-void aqi_desk_drain(uint32_t rank)
+void aqi_desk_drain(void *arg, uint32_t rank)
 {
     struct desk_seat *seat = desk_seat(rank);
+    (void)arg;
     for (int i = 0; i < DESK_LAST_WORDS && seat->place.fd >= 0 && desk_place_receive(seat); i++)
         continue;
     for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_receive(seat); i++)
         continue;
     aqi_records_forward_log(rank);
-}
-
-void aqi_desk_on_drain(void *arg, uint32_t rank)
-{
-    (void)arg;
-    aqi_desk_drain(rank);
 }
 
 void aqi_desk_leave(uint32_t rank)

@@ -32,16 +32,15 @@ aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES]);
 /* The number of places claimed. */
 uint32_t aqi_desk_claimed(void);
 
-/* Process the unread messages of a rank, which may have died. */
-void aqi_desk_drain(uint32_t rank);
 /* The rank has ended. */
 void aqi_desk_leave(uint32_t rank);
 
-/* Hooks of the hub. aqi_desk_kill sends the signal to the process that has claimed the place. */
+/* Hooks of the hub. aqi_desk_kill sends the signal to the process that has claimed the place;
+ * aqi_desk_drain processes the unread messages of a rank, which may have died. */
 void aqi_desk_kill(void *arg, uint32_t rank, int number);
 void aqi_desk_to_rank(void *arg, uint32_t rank, const struct aqi_control *message,
                       struct aqi_parcel *parcel);
-void aqi_desk_on_drain(void *arg, uint32_t rank);
+void aqi_desk_drain(void *arg, uint32_t rank);
 aq_status aqi_desk_freeze(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel);
 aq_status aqi_desk_share(void *arg, const char *name, size_t bytes, struct aqi_parcel **parcel);
 

@@ -217,10 +217,10 @@ static void busy_ranks_take_turns(void **state)
     for (unsigned n = 0; n < 2 * TURN; n++)
         for (unsigned i = 0; i < 2; i++)
             assert_int_equal(send(talkers[i], zeros, sizeof(zeros), 0), sizeof(zeros));
-    aqi_desk_on_drain(NULL, FIRST);
+    aqi_desk_drain(NULL, FIRST);
     assert_false(unread(fd));
     assert_true(unread(world.place[SECOND]));
-    aqi_desk_drain(SECOND);
+    aqi_desk_drain(NULL, SECOND);
     assert_false(unread(world.place[SECOND]));
     close(fd);
     close_world();
@@ -245,7 +245,7 @@ static void last_messages(void **state)
         for (unsigned more = 0; more < 2; more++) {
             for (unsigned n = 0; n < LAST_WORDS + more; n++)
                 assert_int_equal(send(talkers[i], zeros, sizeof(zeros), 0), sizeof(zeros));
-            aqi_desk_drain(i == 0 ? FIRST : SECOND);
+            aqi_desk_drain(NULL, i == 0 ? FIRST : SECOND);
             assert_int_equal(unread(talkers[i]), more);
         }
     close(fd);

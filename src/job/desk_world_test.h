@@ -89,7 +89,7 @@ static inline void open_world(void)
     params.page = world.page;
     params.now_ns = aqi_now_ns();
     params.hooks.to_rank = aqi_desk_to_rank;
-    params.hooks.drain = aqi_desk_on_drain;
+    params.hooks.drain = aqi_desk_drain;
     params.hooks.say = on_say;
     params.hooks.freeze = aqi_desk_freeze;
     params.hooks.share = aqi_desk_share;

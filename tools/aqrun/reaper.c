@@ -114,7 +114,7 @@ static void reaper_ended(struct rank *rank, int status)
     rank->running = false;
     job.running--;
     spawn_read_reports();
-    aqi_desk_drain(rank->number);
+    aqi_desk_drain(NULL, rank->number);
     /* The guard needs the group's entry as long as the group has other processes. */
     if (kill(-rank->pid, 0) != 0) job.groups[rank - job.ranks] = 0;
     aqi_hub_ended(job.hub, rank->number, status);
