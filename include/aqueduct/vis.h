@@ -23,98 +23,47 @@ typedef struct aq_vec {
  * `rank`, and wait.
  *
  * Both lists must have the same total size; they may be divided differently. Pieces of `dst` must
- * not overlap each other or a source. Empty lists are allowed.
+ * not overlap each other or a source. Empty lists are allowed. The forms _nb and _nbi need the
+ * memory of `src` as long as aq_put_nb and aq_put_nbi, and the lists themselves only until they
+ * return.
  *
  * Everything is checked before any data moves. If the segment of `rank` is mapped, the pieces are
  * copied. Otherwise pieces smaller than AQ_VIS_PACK bytes are packed into messages and larger ones
- * are sent as puts.
+ * are sent as puts. AQ_IMMEDIATE concerns the room for the first message; once it is sent, the
+ * operation is completed.
  *
- * With AQ_REMOTE_OFFSET in `flags` the addresses of the pieces of `dst` are offsets, as for aq_put.
+ * With AQ_REMOTE_OFFSET in `flags` the addresses of the pieces of `dst` are offsets. Otherwise as
+ * aq_put, also in the forms _nb and _nbi; the pieces of one call are unordered, too.
  *
- * Completion  On return the bytes are visible at the target.
- * Ordering    After operations that this thread has already waited for; none otherwise, nor among
- *             the pieces.
- * Blocking    Until complete; may run handlers. AQ_IMMEDIATE works as described for
- *             aq_put_vector_nb.
- * Threads     Any; not from a handler.
- *
- * @return AQ_OK        Done.
- * @return AQ_AGAIN     Only with AQ_IMMEDIATE: not enough resources; nothing was started.
  * @return AQ_ERANGE    A piece is not inside the segment of `rank`; nothing was started.
  * @return AQ_ESIZE     The lists differ in total size, or a total overflows; nothing was started.
  * @return AQ_EINVAL    A list or the address of a piece is NULL; nothing was started.
- * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE  Nothing was started.
- * @return AQ_EPEER     The target died; how much was written is unknown.
+ * @return AQ_EPEER     The target died; how much was written is unknown, with all three forms.
+ * @return As aq_put.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t dst_count,
                                            const aq_vec *dst, size_t src_count, const aq_vec *src,
                                            unsigned flags);
-
-/**
- * Start a vector put with an explicit event.
- *
- * Completion  `*ev` completes when the bytes are visible at the target. Memory of `src` may be
- *             reused once aq_event_local(*ev) is complete; the lists themselves on return.
- * Ordering    None.
- * Blocking    May poll for resources and run handlers meanwhile. With AQ_IMMEDIATE it fails instead
- *             if there is no room for its first message; once started, it is completed.
- * Threads     Any; not from a handler.
- *
- * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if already complete).
- * @return AQ_AGAIN  Only with AQ_IMMEDIATE: not enough resources; nothing was started.
- * @return As aq_put_vector otherwise.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_vector_nb(aq_team *team, aq_rank rank, size_t dst_count,
                                               const aq_vec *dst, size_t src_count,
                                               const aq_vec *src, unsigned flags, aq_event *ev);
-
-/**
- * Start a vector put in the thread's implicit set. Otherwise as aq_put_vector_nb.
- *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
- *             bytes are visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count,
                                                const aq_vec *dst, size_t src_count,
                                                const aq_vec *src, unsigned flags);
 
 /**
  * Get the bytes of the pieces `src` in the segment of `rank`, in order, into the local pieces
- * `dst`, and wait. Otherwise as aq_put_vector.
- *
- * Completion  On return the bytes are in `dst`.
+ * `dst`, and wait. The forms _nb and _nbi need the list `dst` until the operation is complete.
+ * Otherwise as aq_get and aq_put_vector.
  *
  * @return As aq_put_vector.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, aq_rank rank, size_t dst_count,
                                            const aq_vec *dst, size_t src_count, const aq_vec *src,
                                            unsigned flags);
-
-/**
- * Start a vector get with an explicit event. Otherwise as aq_put_vector_nb.
- *
- * Completion  When `*ev` is complete the pieces of `dst` are valid and the list `dst` may be
- *             reused; the list `src` may be reused on return.
- *
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, aq_rank rank, size_t dst_count,
                                               const aq_vec *dst, size_t src_count,
                                               const aq_vec *src, unsigned flags, aq_event *ev);
-
-/**
- * Start a vector get in the thread's implicit set. Otherwise as aq_get_vector_nb.
- *
- * Completion  After aq_nbi_wait(AQ_NBI_GET), or when the access region's event is complete, the
- *             pieces of `dst` are valid and the list `dst` may be reused; the list `src` may be
- *             reused on return.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count,
                                                const aq_vec *dst, size_t src_count,
                                                const aq_vec *src, unsigned flags);
