@@ -83,9 +83,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, v
  * `op` is AQ_OP_ADD, AQ_OP_MULT, AQ_OP_MIN, AQ_OP_MAX or, for integers, AQ_OP_AND, AQ_OP_OR,
  * AQ_OP_XOR. `dst` is used in the root only, where it may equal `src`. Integers wrap around. The
  * order in which floating-point elements are combined is unspecified, but the same in each run with
- * the same members, sizes, settings and kind of memory.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * the same members, sizes, settings and kind of memory. Otherwise as aq_coll_broadcast.
  *
  * @return AQ_OK, AQ_ERANK, AQ_EPEER, AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT  As aq_coll_broadcast.
  * @return AQ_EINVAL  The type does not support `op`, or as aq_coll_broadcast.
@@ -98,9 +96,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void
 
 /**
  * Reduce `count` elements of `size` bytes, of any type, to one member with a user-defined function,
- * and wait. `context` is passed to `fn` and may differ between members.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * and wait. `context` is passed to `fn` and may differ between members. Otherwise as
+ * aq_coll_broadcast.
  *
  * @return As aq_coll_reduce; AQ_EINVAL also if `fn` is NULL or `size` is 0.
  */
@@ -146,9 +143,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst,
  * Gather the `nbytes` at `src` of every member in the member `root`, and wait.
  *
  * Block i of `dst`, at offset i * nbytes, comes from rank i. `dst` is used in the root only, where
- * `src` may be its own block in `dst`.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * `src` may be its own block in `dst`. Otherwise as aq_coll_broadcast.
  *
  * @return As aq_coll_broadcast; AQ_EINVAL also if the total size overflows.
  */
@@ -160,9 +155,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
 
 /**
  * Gather blocks of different sizes, `nbytes` from this member, and wait. In the root, block i has
- * counts[i] bytes and goes to dst + offsets[i]; the tables are used in the root only.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * counts[i] bytes and goes to dst + offsets[i]; the tables are used in the root only. Otherwise as
+ * aq_coll_broadcast.
  *
  * @return AQ_EMISMATCH  A member's `nbytes` differs from the size that the root expects. Every
  *                       member gets this (in the `_nb` form, from the wait for the event); nothing
@@ -191,8 +185,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, cons
 /**
  * Gather blocks of different sizes in all members, and wait: block i has counts[i] bytes and goes
  * to dst + offsets[i]. `counts` is the same in all members; the caller's own block is at `src`.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * Otherwise as aq_coll_broadcast.
  *
  * @return As aq_coll_allgather; AQ_EINVAL also if a table is NULL.
  */
@@ -207,9 +200,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, con
  * Scatter the blocks at `src` in the member `root`, and wait: block i, of `nbytes` at offset i *
  * nbytes, goes to `dst` of rank i.
  *
- * `src` is used in the root only, where `dst` may be its own block in `src`.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * `src` is used in the root only, where `dst` may be its own block in `src`. Otherwise as
+ * aq_coll_broadcast.
  *
  * @return As aq_coll_broadcast; AQ_EINVAL also if the total size overflows.
  */
@@ -221,9 +213,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
 
 /**
  * Scatter blocks of different sizes, `nbytes` to this member, and wait. In the root, block i has
- * counts[i] bytes and is at src + offsets[i]; the tables are used in the root only.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * counts[i] bytes and is at src + offsets[i]; the tables are used in the root only. Otherwise as
+ * aq_coll_broadcast.
  *
  * @return AQ_EMISMATCH  A member's `nbytes` differs from the size that the root sends; as with
  *                       aq_coll_gatherv.
@@ -239,9 +230,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, vo
 
 /**
  * Send a block from every member to every member, and wait: block i at `src`, of `nbytes`, goes to
- * rank i, and block i at `dst` comes from rank i. `src` and `dst` must not overlap.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * rank i, and block i at `dst` comes from rank i. `src` and `dst` must not overlap. Otherwise as
+ * aq_coll_broadcast.
  *
  * @return As aq_coll_broadcast, except AQ_ERANK; AQ_EINVAL also if the total size overflows.
  */
@@ -253,9 +243,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const
 /**
  * Exchange blocks of different sizes between all members, and wait: src_counts[i] bytes at src +
  * src_offsets[i] go to rank i, and dst_counts[i] bytes come from rank i to dst + dst_offsets[i].
- * Sender and receiver must agree on the size of each block.
- *
- * Completion, Blocking, Threads  As aq_coll_broadcast.
+ * Sender and receiver must agree on the size of each block. Otherwise as aq_coll_broadcast.
  *
  * @return AQ_EMISMATCH  Two members disagree on the size of a block; as with aq_coll_gatherv.
  * @return As aq_coll_alltoall; AQ_EINVAL also if a table is NULL.
