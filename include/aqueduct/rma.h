@@ -42,7 +42,8 @@ AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, cons
  * Start a put with an explicit event. `src` may be reused once aq_event_local(*ev) is complete,
  * which may be before `*ev` is.
  *
- * Completion  `*ev` completes when the bytes are visible at the target.
+ * Completion  `*ev` completes when the bytes are visible at the target; that of a get, when they
+ *             are in `dst`.
  * Ordering    None, not even between two puts to one process.
  * Blocking    May poll for resources and run handlers meanwhile, unless AQ_IMMEDIATE is set.
  * Threads     Any; not from a handler.
@@ -59,7 +60,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, c
  * aq_nbi_wait(AQ_NBI_LOCAL). Otherwise as aq_put_nb.
  *
  * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
- *             bytes are visible at the target.
+ *             bytes are visible at the target; those of a get are in `dst` after
+ *             aq_nbi_wait(AQ_NBI_GET).
  *
  * @return AQ_OK  Started.
  * @return As aq_put_nb.
@@ -68,35 +70,17 @@ AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, 
                                         size_t len, unsigned flags);
 
 /**
- * Copy `len` bytes from `src` in the segment of `rank` to local `dst`, and wait. Otherwise as
- * aq_put.
+ * Copy `len` bytes from `src` in the segment of `rank` to local `dst`, and wait as aq_put, or start
+ * as aq_put_nb and aq_put_nbi. Otherwise as these.
  *
- * Completion  On return the bytes are in `dst`.
+ * Completion  Of aq_get: on return the bytes are in `dst`.
  *
- * @return As aq_put.
+ * @return As the put.
  */
 AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, aq_rank rank, void *dst, const void *src,
                                     size_t len, unsigned flags);
-
-/**
- * Start a get with an explicit event. Otherwise as aq_put_nb.
- *
- * Completion  `dst` is valid when `*ev` is complete.
- *
- * @return As aq_put_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, aq_rank rank, void *dst, const void *src,
                                        size_t len, unsigned flags, aq_event *ev);
-
-/**
- * Start a get that belongs to the thread's implicit set. Otherwise as aq_get_nb.
- *
- * Completion  `dst` is valid after aq_nbi_wait(AQ_NBI_GET), or when the access region's event is
- *             complete.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, aq_rank rank, void *dst, const void *src,
                                         size_t len, unsigned flags);
 
