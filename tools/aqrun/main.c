@@ -9,6 +9,7 @@
 #include "job/agent.h"
 #include "job/settings.h"
 #include "launch.h"
+#include "session.h"
 #include "ticket.h"
 #include "tree.h"
 
@@ -193,7 +194,7 @@ static void main_await_sessions(void)
     uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
     for (;;) {
         uint64_t next = main_tick();
-        if (tree_ended() || aqi_hub_abandoned(job.hub) || aqi_now_ns() >= limit) return;
+        if (sessions_ended() || aqi_hub_abandoned(job.hub) || aqi_now_ns() >= limit) return;
         aqi_loop_once(aqi_min(next, limit));
     }
 }
@@ -229,7 +230,7 @@ static void main_finish(void)
     aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + grace : deadline);
     main_await_sessions();
     alike_close();
-    tree_close();
+    sessions_close();
 }
 
 /* Create the files of ranks on other hosts, before any of them prints. */

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "job.h"
 #include "job/desk.h"
+#include "session.h"
 #include "tree.h"
 
 #include <dirent.h>
@@ -132,7 +133,7 @@ static void reaper_reap(int number)
         if (rank != NULL)
             reaper_ended(rank, status);
         else if (!guard_reaped(pid))
-            (void)tree_reaped(pid, status);
+            (void)sessions_reaped(pid, status);
     }
 }
 
@@ -224,7 +225,7 @@ static size_t reaper_kill_once(void)
     struct dirent *entry;
     while ((entry = readdir(proc)) != NULL) {
         pid_t pid = (pid_t)atoi(entry->d_name);
-        if (pid <= 0 || !reaper_is_stray(pid) || tree_has(pid)) continue;
+        if (pid <= 0 || !reaper_is_stray(pid) || sessions_have(pid)) continue;
         reaper_name_stray(pid);
         kill(pid, SIGKILL);
         count++;

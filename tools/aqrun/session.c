@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "base/fail.h"
+#include "base/list.h"
 #include "base/settings.h"
 #include "job/loop.h"
 #include "ssh.h"
@@ -34,8 +35,7 @@ struct session_stream {
 };
 
 struct session {
-    struct session *next;
-    struct sessions *all;
+    struct aqi_node node; /* in sessions.list */
     uint32_t host;
     char *name;
     char **argv;
@@ -52,23 +52,18 @@ struct session {
     bool last_is_error;
 };
 
-struct sessions {
-    struct session_hooks hooks;
-    uint32_t fanout, open, unanswered;
+static struct {
+    const struct session_hooks *hooks;
+    uint32_t fanout, unanswered;
     uint64_t timeout_ns;
-    struct session *first, **last;
-};
+    struct aqi_node list;
+} sessions = {.list = {&sessions.list, &sessions.list}};
 
-struct sessions *sessions_open(const struct session_hooks *hooks, uint32_t fanout,
-                               uint64_t timeout_ns)
+void sessions_open(const struct session_hooks *hooks, uint32_t fanout, uint64_t timeout_ns)
 {
-    struct sessions *sessions = calloc(1, sizeof(*sessions));
-    if (sessions == NULL) return NULL;
-    sessions->hooks = *hooks;
-    sessions->fanout = fanout > 0 ? fanout : UINT32_MAX;
-    sessions->timeout_ns = timeout_ns;
-    sessions->last = &sessions->first;
-    return sessions;
+    sessions.hooks = hooks;
+    sessions.fanout = fanout;
+    sessions.timeout_ns = timeout_ns;
 }
 
 static void session_drop_ticket(struct session *session)
@@ -89,7 +84,7 @@ static void session_free(struct session *session)
     free(session);
 }
 
-bool session_start(struct sessions *sessions, const struct session_request *request)
+bool session_start(const struct session_request *request)
 {
     struct session *session = calloc(1, sizeof(*session));
     char *name = strdup(request->name);
@@ -101,7 +96,6 @@ bool session_start(struct sessions *sessions, const struct session_request *requ
         free(name);
         return false;
     }
-    session->all = sessions;
     session->host = request->host;
     session->name = name;
     session->argv = request->argv;
@@ -113,26 +107,16 @@ bool session_start(struct sessions *sessions, const struct session_request *requ
         session->streams[i].session = session;
         session->streams[i].number = i + 1;
     }
-    *sessions->last = session;
-    sessions->last = &session->next;
-    sessions->open++;
+    aqi_list_append(&sessions.list, &session->node);
     return true;
 }
 
-static struct session *session_find(const struct sessions *sessions, uint32_t host)
+static struct session *session_of(pid_t pid)
 {
-    struct session *session = sessions->first;
-    while (session != NULL && session->host != host)
-        session = session->next;
-    return session;
-}
-
-static struct session *session_of(const struct sessions *sessions, pid_t pid)
-{
-    struct session *session = sessions->first;
-    while (session != NULL && session->pid != pid)
-        session = session->next;
-    return session;
+    for (struct aqi_node *node = sessions.list.next; node != &sessions.list; node = node->next)
+        if (AQI_OF(node, struct session, node)->pid == pid)
+            return AQI_OF(node, struct session, node);
+    return NULL;
 }
 
 /* --- output ----------------------------------------------------------------------------------- */
@@ -140,7 +124,6 @@ static struct session *session_of(const struct sessions *sessions, pid_t pid)
 static void session_line(struct session_stream *stream)
 {
     struct session *session = stream->session;
-    const struct sessions *all = session->all;
     size_t len = stream->used;
     while (len > 0 && strchr(" \t\r", stream->line[len - 1]) != NULL)
         len--;
@@ -154,9 +137,9 @@ static void session_line(struct session_stream *stream)
         session->last_is_error = stream->number == STDERR_FILENO;
     }
     if (session->lines++ < SESSION_LINES)
-        all->hooks.line(session->host, stream->number, stream->line);
+        sessions.hooks->line(session->host, stream->number, stream->line);
     else if (session->lines == SESSION_LINES + 1)
-        all->hooks.line(session->host, stream->number, "(further output is not shown)");
+        sessions.hooks->line(session->host, stream->number, "(further output is not shown)");
 }
 
 /* Read once. Returns false if there is no data now, or never will be. */
@@ -203,7 +186,7 @@ static void session_reason(const struct session *session, int status, char *text
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (session->late)
         snprintf(text, room, "no answer within %llu s",
-                 (unsigned long long)(session->all->timeout_ns / SESSION_SECOND));
+                 (unsigned long long)(sessions.timeout_ns / SESSION_SECOND));
     else if (code == SESSION_NO_EXEC)
         snprintf(text, room,
                  "aqrun was not found there: install it there under the same path, or set "
@@ -232,18 +215,12 @@ static bool session_is_of_ssh(const struct session *session, int status)
 
 static void session_finish(struct session *session, bool failed, const char *why)
 {
-    struct sessions *all = session->all;
-    struct session **at = &all->first;
-    while (*at != session)
-        at = &(*at)->next;
-    *at = session->next;
-    if (session->next == NULL) all->last = at;
-    all->open--;
-    if (session->state == SESSION_STARTED) all->unanswered--;
+    aqi_list_remove(&session->node);
+    if (session->state == SESSION_STARTED) sessions.unanswered--;
     enum session_end how = session->state == SESSION_ANSWERED ? SESSION_SERVED
                            : failed                           ? SESSION_FAILED
                                                               : SESSION_EXITED;
-    all->hooks.ended(session->host, how, why);
+    sessions.hooks->ended(session->host, how, why);
     session_free(session);
 }
 
@@ -269,9 +246,9 @@ static void session_over(struct session *session, int status)
     session_finish(session, session->late || status != 0, why);
 }
 
-bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
+bool sessions_reaped(pid_t pid, int status)
 {
-    struct session *session = session_of(sessions, pid);
+    struct session *session = session_of(pid);
     if (session == NULL || pid == 0) return false;
     session_over(session, status);
     return true;
@@ -312,7 +289,7 @@ static _Noreturn void session_exec(const struct session *session, struct session
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(SESSION_NO_EXEC);
-    if (session->all->hooks.child != NULL) session->all->hooks.child();
+    if (sessions.hooks->child != NULL) sessions.hooks->child();
     for (int i = 0; i < 3; i++)
         if (dup2(ends->theirs[i], i) < 0) _exit(SESSION_NO_EXEC);
     setenv("SSH_ASKPASS_REQUIRE", "never", 1);
@@ -363,8 +340,8 @@ static void session_begin(struct session *session, uint64_t now)
     struct session_ends ends;
     const char *what;
     session->state = SESSION_STARTED;
-    session->all->unanswered++;
-    session->deadline_ns = now + session->all->timeout_ns;
+    sessions.unanswered++;
+    session->deadline_ns = now + sessions.timeout_ns;
     int err = session_fork(session, &ends, &what);
     session_close_ends(ends.theirs, 3);
     session_close_ends(ends.report, 2);
@@ -381,12 +358,13 @@ static void session_begin(struct session *session, uint64_t now)
     if (session->ticket_len > 0) aqi_source_watch(&session->input, EPOLLOUT);
 }
 
-uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
+uint64_t sessions_tick(uint64_t now)
 {
     uint64_t next = UINT64_MAX;
-    struct session *after;
-    for (struct session *session = sessions->first; session != NULL; session = after) {
-        after = session->next;
+    struct aqi_node *after;
+    for (struct aqi_node *node = sessions.list.next; node != &sessions.list; node = after) {
+        struct session *session = AQI_OF(node, struct session, node);
+        after = node->next;
         if (session->state == SESSION_STARTED && !session->late) {
             if (now >= session->deadline_ns) {
                 session->late = true;
@@ -395,7 +373,7 @@ uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
                 next = session->deadline_ns;
             }
         }
-        if (session->state == SESSION_QUEUED && sessions->unanswered < sessions->fanout) {
+        if (session->state == SESSION_QUEUED && sessions.unanswered < sessions.fanout) {
             session_begin(session, now);
             next = now; /* it has a deadline now, or has failed */
         }
@@ -403,34 +381,36 @@ uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
     return next;
 }
 
-bool sessions_have(const struct sessions *sessions, pid_t pid)
+bool sessions_have(pid_t pid)
 {
-    return session_of(sessions, pid) != NULL;
+    return session_of(pid) != NULL;
 }
 
-void session_answered(struct sessions *sessions, uint32_t host)
+void session_answered(uint32_t host)
 {
-    struct session *session = session_find(sessions, host);
-    if (session == NULL || session->state != SESSION_STARTED) return;
-    session->state = SESSION_ANSWERED;
-    sessions->unanswered--;
+    for (struct aqi_node *node = sessions.list.next; node != &sessions.list; node = node->next) {
+        struct session *session = AQI_OF(node, struct session, node);
+        if (session->host != host || session->state != SESSION_STARTED) continue;
+        session->state = SESSION_ANSWERED;
+        sessions.unanswered--;
+    }
 }
 
-uint32_t sessions_count(const struct sessions *sessions)
+bool sessions_ended(void)
 {
-    return sessions->open;
+    return aqi_list_is_empty(&sessions.list);
 }
 
-void sessions_close(struct sessions *sessions)
+void sessions_close(void)
 {
-    while (sessions->first != NULL) {
-        struct session *session = sessions->first;
-        sessions->first = session->next;
+    while (!aqi_list_is_empty(&sessions.list)) {
+        struct session *session = AQI_OF(sessions.list.next, struct session, node);
+        aqi_list_remove(&session->node);
         if (session->pid > 0) {
             kill(-session->pid, SIGKILL);
             waitpid(session->pid, NULL, 0);
         }
         session_free(session);
     }
-    free(sessions);
+    sessions.unanswered = 0;
 }

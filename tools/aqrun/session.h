@@ -34,16 +34,13 @@ struct session_hooks {
     void (*child)(void);
 };
 
-struct sessions;
-
 /*
- * At most `fanout` sessions (0: any number) may be unanswered at a time, each for at most
- * `timeout_ns`. Returns NULL if out of memory.
+ * Before the first session: at most `fanout` may be unanswered at a time, each for at most
+ * `timeout_ns`. `hooks` is kept.
  */
-struct sessions *sessions_open(const struct session_hooks *hooks, uint32_t fanout,
-                               uint64_t timeout_ns);
+void sessions_open(const struct session_hooks *hooks, uint32_t fanout, uint64_t timeout_ns);
 /* Kill the remaining sessions without calling hooks. */
-void sessions_close(struct sessions *sessions);
+void sessions_close(void);
 
 /*
  * The session to start. `argv` is from ssh_argv, `ticket` from malloc; session_start takes
@@ -58,23 +55,23 @@ struct session_request {
 };
 
 /* Queue a session. Returns false if out of memory. */
-bool session_start(struct sessions *sessions, const struct session_request *request);
+bool session_start(const struct session_request *request);
 /* The agent of this host has attached: its timeout is canceled, and the next session may start. */
-void session_answered(struct sessions *sessions, uint32_t host);
+void session_answered(uint32_t host);
 
 /*
  * Start queued sessions if possible, and kill those that have timed out. Returns the time of the
  * next call, UINT64_MAX for never.
  */
-uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
+uint64_t sessions_tick(uint64_t now);
 /* To be called for each reaped child of this process; the owner of the loop reaps. Returns false if
  * it is not a session. */
-bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
+bool sessions_reaped(pid_t pid, int status);
 
 /* Whether this is the process of a session. */
-bool sessions_have(const struct sessions *sessions, pid_t pid);
+bool sessions_have(pid_t pid);
 
-/* The number of sessions that have not ended, including queued ones. */
-uint32_t sessions_count(const struct sessions *sessions);
+/* Whether all sessions have ended, including queued ones. */
+bool sessions_ended(void);
 
 #endif

@@ -48,7 +48,6 @@ static void on_ended(uint32_t host, enum session_end how, const char *why)
 
 static sigset_t children;
 static struct aqi_source child_signals;
-static struct sessions *current;
 
 static void child_restores_signals(void)
 {
@@ -67,7 +66,7 @@ static void reap(struct aqi_source *source)
     while (read(source->fd, &info, sizeof(info)) > 0)
         continue;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-        assert_true(sessions_reaped(current, pid, status));
+        assert_true(sessions_reaped(pid, status));
 }
 
 static void write_file(const char *path, const char *text)
@@ -135,8 +134,7 @@ static int remove_folder(void **state)
     return nftw(top, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-static void start_with(struct sessions *sessions, const char *command, uint32_t host,
-                       const char *name, size_t ticket_len)
+static void start_with(const char *command, uint32_t host, const char *name, size_t ticket_len)
 {
     char why[SSH_WHY];
     const struct ssh_config config = {command, "", agent_path};
@@ -147,41 +145,37 @@ static void start_with(struct sessions *sessions, const char *command, uint32_t 
     assert_non_null(request.ticket);
     for (size_t i = 0; i < ticket_len; i++)
         request.ticket[i] = (uint8_t)(i * 7 + i / 251);
-    assert_true(session_start(sessions, &request));
+    assert_true(session_start(&request));
 }
 
-static void start(struct sessions *sessions, uint32_t host, const char *name, size_t ticket_len)
+static void start(uint32_t host, const char *name, size_t ticket_len)
 {
-    start_with(sessions, ssh_path, host, name, ticket_len);
+    start_with(ssh_path, host, name, ticket_len);
 }
 
 /* Likewise, with an agent that ends after its ticket. */
-static void start_short(struct sessions *sessions, uint32_t host, const char *name,
-                        size_t ticket_len)
+static void start_short(uint32_t host, const char *name, size_t ticket_len)
 {
     char text[24];
     snprintf(text, sizeof(text), "%zu", ticket_len);
     setenv("TICKET", text, 1);
-    start(sessions, host, name, ticket_len);
-    sessions_tick(sessions, aqi_now_ns());
+    start(host, name, ticket_len);
+    sessions_tick(aqi_now_ns());
     unsetenv("TICKET");
 }
 
-static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
+static void open_sessions(uint32_t fanout, uint64_t timeout_ns)
 {
     memset(&recorded, 0, sizeof(recorded));
-    struct sessions *sessions = sessions_open(&hooks, fanout, timeout_ns);
-    assert_non_null(sessions);
-    current = sessions;
-    return sessions;
+    sessions_open(&hooks, fanout, timeout_ns);
 }
 
-static void run_until(struct sessions *sessions, uint32_t ended)
+static void run_until(uint32_t ended)
 {
     uint64_t limit = aqi_now_ns() + PATIENCE;
     while (recorded.count_ended < ended) {
         assert_true(aqi_now_ns() < limit);
-        uint64_t next = sessions_tick(sessions, aqi_now_ns());
+        uint64_t next = sessions_tick(aqi_now_ns());
         aqi_loop_once(aqi_min(next, limit));
     }
 }
@@ -207,16 +201,16 @@ static void ticket(void **state)
 {
     static const size_t sizes[] = {0, 100, 1000000};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
-        struct sessions *sessions = open_sessions(4, PATIENCE);
-        start_short(sessions, 3, "n3", sizes[i]);
-        session_answered(sessions, 3);
-        run_until(sessions, 1);
+        open_sessions(4, PATIENCE);
+        start_short(3, "n3", sizes[i]);
+        session_answered(3);
+        run_until(1);
         assert_non_null(strstr(recorded.lines, "3/2: agent is here\n"));
         assert_int_equal(recorded.how[3], SESSION_SERVED);
         assert_string_equal(recorded.why[3], "host n3: the session ended with code 0");
-        assert_int_equal(sessions_count(sessions), 0);
+        assert_true(sessions_ended());
         expect_ticket(sizes[i]);
-        sessions_close(sessions);
+        sessions_close();
     }
 }
 
@@ -234,10 +228,10 @@ static void failures(void **state)
         {"hang", "no answer within 1 s; try it by hand", "hang true"},
     };
     uint32_t count = AQI_COUNT_OF(cases);
-    struct sessions *sessions = open_sessions(8, SECOND);
+    open_sessions(8, SECOND);
     for (uint32_t i = 0; i < count; i++)
-        start(sessions, i, cases[i][0], 200000);
-    run_until(sessions, count);
+        start(i, cases[i][0], 200000);
+    run_until(count);
     for (uint32_t i = 0; i < count; i++) {
         char host[64];
         snprintf(host, sizeof(host), "host %s: ", cases[i][0]);
@@ -247,56 +241,56 @@ static void failures(void **state)
             if (strstr(recorded.why[i], cases[i][k]) == NULL) fail_msg("%s", recorded.why[i]);
     }
     assert_non_null(strstr(recorded.lines, "0/2: ssh: connect to host down"));
-    sessions_close(sessions);
+    sessions_close();
 }
 
 static void no_ssh(void **state)
 {
-    struct sessions *sessions = open_sessions(1, PATIENCE);
-    start_with(sessions, "/no/such/ssh", 0, "n0", 10);
-    start_with(sessions, "/", 1, "n1", 10);
-    run_until(sessions, 2);
+    open_sessions(1, PATIENCE);
+    start_with("/no/such/ssh", 0, "n0", 10);
+    start_with("/", 1, "n1", 10);
+    run_until(2);
     assert_non_null(strstr(recorded.why[0], "host n0: cannot run /no/such/ssh: No such file"));
     assert_non_null(strstr(recorded.why[0], "AQ_SSH_CMD"));
     assert_non_null(strstr(recorded.why[1], "host n1: cannot run /: Permission denied"));
-    sessions_close(sessions);
+    sessions_close();
 }
 
 /* The output of login scripts is passed on as printable lines, and does no harm. */
 static void login_text(void **state)
 {
-    struct sessions *sessions = open_sessions(4, PATIENCE);
-    start_short(sessions, 1, "motd", 1000);
-    run_until(sessions, 1);
+    open_sessions(4, PATIENCE);
+    start_short(1, "motd", 1000);
+    run_until(1);
     assert_non_null(strstr(recorded.lines, "1/2: agent is here\n"));
     assert_int_equal(recorded.how[1], SESSION_EXITED);
     assert_non_null(strstr(recorded.lines, "1/1: Welcome?[1m\n"));
     assert_non_null(strstr(recorded.lines, "1/1: no end of line\n"));
     for (const char *c = recorded.lines; *c != '\0'; c++)
         assert_true(*c == '\n' || ((unsigned char)*c >= ' ' && *c != 0x7f));
-    sessions_close(sessions);
+    sessions_close();
 }
 
 static void endless_output(void **state)
 {
-    struct sessions *sessions = open_sessions(4, PATIENCE);
-    start(sessions, 0, "talks", 0);
-    run_until(sessions, 1);
+    open_sessions(4, PATIENCE);
+    start(0, "talks", 0);
+    run_until(1);
     assert_int_equal(recorded.count_lines, 1001);
-    sessions_close(sessions);
+    sessions_close();
 }
 
 /* A background process keeps the session's output open: it is not waited for. */
 static void holds_output(void **state)
 {
-    struct sessions *sessions = open_sessions(4, PATIENCE);
-    start(sessions, 0, "holds", 0);
-    run_until(sessions, 1);
+    open_sessions(4, PATIENCE);
+    start(0, "holds", 0);
+    run_until(1);
     assert_non_null(strstr(recorded.why[0], "it could not be reached"));
     pid_t held = (pid_t)atoi(recorded.lines + strlen("0/2: "));
     assert_true(held > 1);
     kill(held, SIGKILL);
-    sessions_close(sessions);
+    sessions_close();
 }
 
 /* Whether `text`, which ends a line, also begins one: that of host 10 ends like that of host 0. */
@@ -312,15 +306,15 @@ static bool has_line(const char *text)
 static void fan_out(void **state)
 {
     const uint32_t count = 12, fanout = 3;
-    struct sessions *sessions = open_sessions(fanout, PATIENCE);
+    open_sessions(fanout, PATIENCE);
     for (uint32_t i = 0; i < count; i++)
-        start(sessions, count - 1 - i, i % 4 == 3 ? "down" : "n", 50);
+        start(count - 1 - i, i % 4 == 3 ? "down" : "n", 50);
     uint32_t answered = 0;
     bool here[64] = {false};
     uint64_t limit = aqi_now_ns() + PATIENCE;
     while (answered + recorded.count_ended < count) {
         assert_true(aqi_now_ns() < limit);
-        aqi_loop_once(aqi_min(sessions_tick(sessions, aqi_now_ns()), limit));
+        aqi_loop_once(aqi_min(sessions_tick(aqi_now_ns()), limit));
         uint32_t started = 0;
         for (uint32_t i = 0; i < count; i++) {
             char text[32];
@@ -328,32 +322,32 @@ static void fan_out(void **state)
             if (here[i] || !has_line(text)) continue;
             started++;
             here[i] = true;
-            session_answered(sessions, i);
+            session_answered(i);
             answered++;
         }
         assert_true(started <= fanout);
     }
     assert_int_equal(recorded.count_ended, 3);
-    assert_int_equal(sessions_count(sessions), 9);
-    sessions_close(sessions); /* kills the others */
+    assert_false(sessions_ended());
+    sessions_close(); /* kills the others */
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
 /* Until its process has been reaped, a session has not ended. */
 static void ends_when_reaped(void **state)
 {
-    struct sessions *sessions = open_sessions(4, PATIENCE);
-    start(sessions, 0, "down", 10);
-    sessions_tick(sessions, aqi_now_ns());
+    open_sessions(4, PATIENCE);
+    start(0, "down", 10);
+    sessions_tick(aqi_now_ns());
     int status;
     pid_t pid = waitpid(-1, &status, 0);
     assert_true(pid > 0);
-    assert_false(sessions_reaped(sessions, pid + 1, status));
+    assert_false(sessions_reaped(pid + 1, status));
     aqi_loop_once(aqi_now_ns());
     assert_int_equal(recorded.count_ended, 0);
-    assert_true(sessions_reaped(sessions, pid, status));
+    assert_true(sessions_reaped(pid, status));
     assert_non_null(strstr(recorded.why[0], "Connection refused"));
-    sessions_close(sessions);
+    sessions_close();
 }
 
 int main(void)

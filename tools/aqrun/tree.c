@@ -21,7 +21,6 @@
 
 static struct {
     struct ticket plan;
-    struct sessions *sessions;
     struct progress progress;
     char here[AQI_LINK_OFFER_BYTES];                      /* addresses of this agent */
     char above[AQI_LINK_OFFER_BYTES + AQI_SOCKADDR_TEXT]; /* addresses of the parent */
@@ -48,7 +47,7 @@ const char *tree_addresses_of(void *arg, uint32_t number)
 void tree_attached(void *arg, uint32_t number)
 {
     (void)arg;
-    if (tree.sessions != NULL) session_answered(tree.sessions, number);
+    session_answered(number);
 }
 
 /* --- sessions ------------------------------------------------------------------------------- */
@@ -131,7 +130,7 @@ static void tree_start(const struct ticket_host *child)
     if (request.ticket == NULL) die("the ticket of host %s: %s", child->name, why);
     request.argv = ssh_argv(&config, child->name, why);
     if (request.argv == NULL) die("host %s: %s", child->name, why);
-    if (!session_start(tree.sessions, &request)) die("no memory to start host %s", child->name);
+    if (!session_start(&request)) die("no memory to start host %s", child->name);
 }
 
 void tree_open(const struct ticket *plan)
@@ -147,25 +146,12 @@ void tree_start_all(void)
     static const struct session_hooks hooks = {
         .line = tree_on_line, .ended = tree_on_ended, .child = tree_on_child};
     if (aqi_agent_offer(tree.here, sizeof(tree.here)) != AQ_OK) die("%s", aq_error_message());
+    sessions_open(&hooks, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
+                  tree.plan.ssh_timeout_ns);
     for (uint32_t i = 0; i < tree.plan.tree_count; i++) {
         const struct ticket_host *host = &tree.plan.tree[i];
-        if (aqi_hub_parent(host->number, tree.plan.fanout) != job.agent) continue;
-        if (tree.sessions == NULL)
-            tree.sessions = sessions_open(&hooks, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
-                                          tree.plan.ssh_timeout_ns);
-        if (tree.sessions == NULL) die("no memory for ssh sessions");
-        tree_start(host);
+        if (aqi_hub_parent(host->number, tree.plan.fanout) == job.agent) tree_start(host);
     }
-}
-
-bool tree_reaped(pid_t pid, int status)
-{
-    return tree.sessions != NULL && sessions_reaped(tree.sessions, pid, status);
-}
-
-bool tree_has(pid_t pid)
-{
-    return tree.sessions != NULL && sessions_have(tree.sessions, pid);
 }
 
 static bool tree_answered(uint32_t index)
@@ -194,17 +180,5 @@ static uint64_t tree_progress(uint64_t now)
 
 uint64_t tree_tick(uint64_t now)
 {
-    uint64_t next = tree.sessions != NULL ? sessions_tick(tree.sessions, now) : UINT64_MAX;
-    return aqi_min(next, tree_progress(now));
-}
-
-bool tree_ended(void)
-{
-    return tree.sessions == NULL || sessions_count(tree.sessions) == 0;
-}
-
-void tree_close(void)
-{
-    if (tree.sessions != NULL) sessions_close(tree.sessions);
-    tree.sessions = NULL;
+    return aqi_min(sessions_tick(now), tree_progress(now));
 }

@@ -18,14 +18,7 @@ const char *tree_name(uint32_t number);
 void tree_attached(void *arg, uint32_t number);
 /* The addresses of an agent up the tree, or NULL. */
 const char *tree_addresses_of(void *arg, uint32_t number);
-/* A process has been reaped. Returns whether it was a session. */
-bool tree_reaped(pid_t pid, int status);
-/* Whether this is the process of a session. */
-bool tree_has(pid_t pid);
 /* Returns the time of the next call, UINT64_MAX for never. */
 uint64_t tree_tick(uint64_t now);
-/* Whether all sessions have ended. */
-bool tree_ended(void);
-void tree_close(void);
 
 #endif
