@@ -279,11 +279,6 @@ MOVES(read, CCI_FLAG_READ, 1)
 MOVES(writes, CCI_FLAG_WRITE, IN_FLIGHT)
 MOVES(reads, CCI_FLAG_READ, IN_FLIGHT)
 
-static enum limit_id foreign(const struct kind *kind)
-{
-    return kind->cci;
-}
-
 const struct api api_cci = {
     .name = "cci",
     .doc = "cci.h, over libaqueduct-cci; compared with aq",
@@ -292,5 +287,5 @@ const struct api api_cci = {
     .finish = finish,
     .max_size = max_size,
     API_AQ_JOB,
-    .foreign = foreign,
+    .foreign = FOREIGN_CCI,
 };

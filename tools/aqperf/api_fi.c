@@ -275,11 +275,6 @@ static void start(struct perf *perf)
 }
 #endif
 
-static enum limit_id foreign(const struct kind *kind)
-{
-    return kind->fi;
-}
-
 const struct api api_fi = {
     .name = "fi",
     .doc = "libfabric, over the provider libaqueduct-fi.so; compared with aq",
@@ -290,5 +285,5 @@ const struct api api_fi = {
 #endif
     .max_size = api_aq_max_size,
     API_AQ_JOB,
-    .foreign = foreign,
+    .foreign = FOREIGN_FI,
 };

@@ -198,7 +198,7 @@ static void lead(struct perf *perf, const struct row *row)
     const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
     const size_t size = row->size;
-    const bool foreign = perf->api->foreign != NULL; /* compared with Aqueduct's own API */
+    const bool foreign = perf->api->foreign != FOREIGN_NONE; /* compared with Aqueduct's own API */
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = !foreign && perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
     /* Sockets and fabrics transfer as many bytes as the operation does. */
@@ -209,7 +209,7 @@ static void lead(struct perf *perf, const struct row *row)
         {.work = work_of(perf, pattern), .size = size},
     };
     if (foreign) {
-        enum limit_id loop = perf->api->foreign(kind);
+        enum limit_id loop = kind->foreign[perf->api->foreign];
         subjects[0] = subjects[2];
         subjects[2] = (struct subject){.work = limits[loop].work, .limit = loop, .size = size};
     }
@@ -304,7 +304,7 @@ bool measure_supports(const struct api *api, const struct kind *kind, char *text
         snprintf(text, len, "not possible over a connection");
     else if (api != &api_connection && kind->turns)
         snprintf(text, len, "possible only over connections");
-    else if (api->foreign != NULL && api->foreign(kind) == LIMIT_NONE)
+    else if (api->foreign != FOREIGN_NONE && kind->foreign[api->foreign] == LIMIT_NONE)
         snprintf(text, len, "not possible through %s", api->name);
     else
         return true;

@@ -44,33 +44,30 @@ static const struct sizes scattered_64 = {{64, 4 * K, 128 * K}, .count = 3, .pie
 static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .piece = 512};
 
 /* Parts that several kinds have in common. */
-#define STREAM   .unit = UNIT_RATE, .limit = LIMIT_LINE_STREAM
-#define FLOOD    STREAM, .work = {.after = talk_await_floods, .threads = true}
-#define RATE     .unit = UNIT_RATE, .work = {.threads = true}
-#define ALL      .work = {.all_ranks = true}
-#define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .min_size = 8
-#define BY_BYTES .unit = UNIT_BANDWIDTH, .min_size = 1
-static const struct kind rtt = {
-    .limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT, .cci = LIMIT_CCI_RTT};
+#define STREAM           .unit = UNIT_RATE, .limit = LIMIT_LINE_STREAM
+#define FLOOD            STREAM, .work = {.after = talk_await_floods, .threads = true}
+#define RATE             .unit = UNIT_RATE, .work = {.threads = true}
+#define ALL              .work = {.all_ranks = true}
+#define COLL             ALL, .word = LIMIT_LINE_ROUNDS, .min_size = 8
+#define BY_BYTES         .unit = UNIT_BANDWIDTH, .min_size = 1
+#define THROUGH(fi, cci) .foreign = {LIMIT_NONE, LIMIT_##fi, LIMIT_##cci}
+static const struct kind rtt = {.limit = LIMIT_LINE_RTT, THROUGH(FI_TAGGED_RTT, CCI_RTT)};
 static const struct kind turns = {.limit = LIMIT_LINE_RTT, .turns = true};
-static const struct kind medium_rtt = {.limit = LIMIT_LINE_ECHO,
-                                       .carrier = CARRIER_MEDIUM,
-                                       .fi = LIMIT_FI_TAGGED_RTT,
-                                       .cci = LIMIT_CCI_RTT};
+static const struct kind medium_rtt = {
+    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_MEDIUM, THROUGH(FI_TAGGED_RTT, CCI_RTT)};
 static const struct kind long_rtt = {
-    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_LONG, .fi = LIMIT_FI_MSG_RTT};
+    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_LONG, THROUGH(FI_MSG_RTT, NONE)};
 static const struct kind ring = {.limit = LIMIT_LINE_HOP,
                                  .work = {.all_ranks = true, .parts = talk_ring_hops}};
-static const struct kind flood = {FLOOD, .fi = LIMIT_FI_STREAM, .cci = LIMIT_CCI_STREAM},
-                         pairs = {STREAM};
-static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_STREAM,
-                                         .cci = LIMIT_CCI_STREAM};
+static const struct kind flood = {FLOOD, THROUGH(FI_STREAM, CCI_STREAM)}, pairs = {STREAM};
+static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM,
+                                         THROUGH(FI_STREAM, CCI_STREAM)};
 static const struct kind reserved_flood = {FLOOD, .carrier = CARRIER_MEDIUM};
 static const struct kind medium_pairs = {STREAM, .carrier = CARRIER_MEDIUM};
 static const struct kind long_flood = {FLOOD, .carrier = CARRIER_LONG};
 static const struct kind long_bw = {BY_BYTES, .limit = LIMIT_LINE_STREAM, .carrier = CARRIER_LONG,
                                     .work = {.after = talk_await_floods, .threads = true},
-                                    .fi = LIMIT_FI_STREAM};
+                                    THROUGH(FI_STREAM, NONE)};
 static const struct kind long_pairs = {STREAM, .carrier = CARRIER_LONG};
 static const struct kind flood_in = {
     .unit = UNIT_RATE,
@@ -82,35 +79,23 @@ static const struct kind put_self = {
 static const struct kind put_lat = {.limit = LIMIT_MEMCPY_OUT,
                                     .word = LIMIT_STORE,
                                     .second = LIMIT_CMA_WRITE,
-                                    .fi = LIMIT_FI_WRITE,
-                                    .cci = LIMIT_CCI_WRITE};
+                                    THROUGH(FI_WRITE, CCI_WRITE)};
 static const struct kind get_lat = {.limit = LIMIT_MEMCPY_IN,
                                     .word = LIMIT_LOAD,
                                     .second = LIMIT_CMA_READ,
-                                    .fi = LIMIT_FI_READ,
-                                    .cci = LIMIT_CCI_READ};
+                                    THROUGH(FI_READ, CCI_READ)};
 static const struct kind put_value = {.limit = LIMIT_STORE}, get_value = {.limit = LIMIT_LOAD};
 static const struct kind atomic = {.limit = LIMIT_ATOMIC};
 static const struct kind atomic_rate = {RATE, .limit = LIMIT_ATOMIC};
 static const struct kind atomic_shared = {.limit = LIMIT_ATOMIC_SHARED, ALL};
-static const struct kind put_bw = {BY_BYTES,
-                                   .limit = LIMIT_MEMCPY_OUT,
-                                   .second = LIMIT_CMA_WRITE,
-                                   .work = {.threads = true},
-                                   .fi = LIMIT_FI_WRITES,
-                                   .cci = LIMIT_CCI_WRITES};
-static const struct kind get_bw = {BY_BYTES,
-                                   .limit = LIMIT_MEMCPY_IN,
-                                   .second = LIMIT_CMA_READ,
-                                   .work = {.threads = true},
-                                   .fi = LIMIT_FI_READS,
-                                   .cci = LIMIT_CCI_READS};
-static const struct kind put_rate = {
-    RATE,          .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
-    .min_size = 1, .fi = LIMIT_FI_WRITES,     .cci = LIMIT_CCI_WRITES};
-static const struct kind get_rate = {
-    RATE,          .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
-    .min_size = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
+static const struct kind put_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_OUT, .second = LIMIT_CMA_WRITE,
+                                   .work = {.threads = true}, THROUGH(FI_WRITES, CCI_WRITES)};
+static const struct kind get_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_IN, .second = LIMIT_CMA_READ,
+                                   .work = {.threads = true}, THROUGH(FI_READS, CCI_READS)};
+static const struct kind put_rate = {RATE, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
+                                     .min_size = 1, THROUGH(FI_WRITES, CCI_WRITES)};
+static const struct kind get_rate = {RATE, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
+                                     .min_size = 1, THROUGH(FI_READS, CCI_READS)};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
 /* The limit of patterns with private memory is the better of two methods. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true

@@ -158,6 +158,9 @@ enum computing {
     COMPUTING_ALL     /* all ranks, within each operation */
 };
 
+/* APIs that are not Aqueduct's, and are compared with it. */
+enum foreign { FOREIGN_NONE, FOREIGN_FI, FOREIGN_CCI, FOREIGN_COUNT };
+
 /* Properties common to several patterns. */
 struct kind {
     enum unit unit;
@@ -167,14 +170,13 @@ struct kind {
     bool turns;       /* uses all connections of --connections in turn */
     bool endpoints;   /* needs several endpoints or messages to itself: not over a connection */
     size_t min_size;
-    size_t moved;         /* bytes moved by an operation, if not `size` */
-    size_t places;        /* number of areas of `size` bytes in a segment; 0: two */
-    enum limit_id limit;  /* for sizes above 8 bytes */
-    enum limit_id word;   /* for up to 8 bytes, if different */
-    enum limit_id second; /* shown as well: CMA */
-    bool either;          /* the limit is the better of `limit` and `second` */
-    enum limit_id fi;     /* over libfabric; LIMIT_NONE: not applicable */
-    enum limit_id cci;    /* the same for CCI */
+    size_t moved;                         /* bytes moved by an operation, if not `size` */
+    size_t places;                        /* number of areas of `size` bytes in a segment; 0: two */
+    enum limit_id limit;                  /* for sizes above 8 bytes */
+    enum limit_id word;                   /* for up to 8 bytes, if different */
+    enum limit_id second;                 /* shown as well: CMA */
+    bool either;                          /* the limit is the better of `limit` and `second` */
+    enum limit_id foreign[FOREIGN_COUNT]; /* through these APIs; LIMIT_NONE: not applicable */
 };
 
 struct sizes {
@@ -284,8 +286,7 @@ struct api {
     void (*until)(int (*done)(void *arg), void *arg);
     void (*poll)(void);
     void (*check_peer)(void); /* end the program if the peer is gone; NULL: the job does that */
-    /* The loop of a foreign API, which is compared with Aqueduct's; NULL: it is Aqueduct's. */
-    enum limit_id (*foreign)(const struct kind *kind);
+    enum foreign foreign;
 };
 extern const struct api api_aq, api_gasnet, api_fi, api_cci, api_connection;
 extern const struct api *const apis[]; /* NULL-terminated */

@@ -143,7 +143,7 @@ void report_end(const struct perf *perf)
     printf("\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
            "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
            "%s%s.\n",
-           perf->api->foreign != NULL
+           perf->api->foreign != FOREIGN_NONE
                ? "The limit is the same pattern through Aqueduct's own interface, in the same run"
                : "The limit is what the machine did between the same cores, in the same run, "
                  "without\nthe library; aqperf --list describes it",
