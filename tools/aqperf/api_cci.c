@@ -13,7 +13,6 @@
 
 enum {
     IN_FLIGHT = 64,
-    PROGRESS_POLLS = 4096, /* empty polls */
     URI_BYTES = 256,
     MAX_MESSAGE = 65408 /* maximum message size, see docs/cci.md */
 };
@@ -129,14 +128,11 @@ static void on_connected(int status, cci_connection_t *connection)
     cci.connection = connection;
 }
 
-/* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
- * be sent. */
 static void poll_once(struct perf *perf, unsigned *polls)
 {
     cci_event_t *event;
     if (lib.get_event(cci.endpoint, &event) != CCI_SUCCESS) {
-        limits_empty_poll(perf, polls);
-        if (*polls % PROGRESS_POLLS == 0) perf->api->poll();
+        limits_foreign_poll(perf, polls);
         return;
     }
     switch (event->type) {

@@ -13,13 +13,7 @@
 #include "ofi_objects.h"
 #include <rdma/fi_tagged.h>
 
-enum {
-    NAME_MAX_BYTES = 128,
-    IN_FLIGHT = 64,
-    BATCH = 16,
-    PROGRESS_POLLS = 4096, /* empty polls */
-    TAG = 1
-};
+enum { NAME_MAX_BYTES = 128, IN_FLIGHT = 64, BATCH = 16, TAG = 1 };
 
 /* The address and the memory of a rank. */
 struct card {
@@ -128,8 +122,6 @@ static void finish(void)
 
 enum op { TAGGED_SEND, SEND, TAGGED_RECEIVE, RECEIVE, WRITE, READ };
 
-/* Poll once. Periodically make progress with Aqueduct as well: its last message may still have to
- * be sent. */
 static void poll_once(struct perf *perf, unsigned *polls)
 {
     struct fi_cq_tagged_entry found[BATCH];
@@ -142,8 +134,7 @@ static void poll_once(struct perf *perf, unsigned *polls)
         (void)fi_cq_readerr(fi.open.cq, &error, 0);
         fail("an operation failed", ofi_library.strerror(error.err));
     }
-    limits_empty_poll(perf, polls);
-    if (*polls % PROGRESS_POLLS == 0) perf->api->poll();
+    limits_foreign_poll(perf, polls);
 }
 
 /* Wait until at most this many operations are in flight. */

@@ -36,6 +36,12 @@ void limits_empty_poll(const struct perf *perf, unsigned *polls)
     if (perf->api->check_peer != NULL) perf->api->check_peer();
 }
 
+void limits_foreign_poll(const struct perf *perf, unsigned *polls)
+{
+    limits_empty_poll(perf, polls);
+    if (*polls % 4096 == 0 || perf->target_computes_ns > 0) perf->api->poll();
+}
+
 static void send_line(struct perf *perf, const void *from, size_t size, uint64_t seq)
 {
     struct shared *there = perf->theirs;

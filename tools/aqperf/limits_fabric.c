@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RECEIVES = 2, PROGRESS_POLLS = 4096 /* empty polls */ };
+enum { RECEIVES = 2 };
 
 static const struct fabric *const fabrics[] = {
 #if AQPERF_OFI
@@ -34,19 +34,6 @@ static void fail(struct perf *perf, const char *why)
     perf->api->quit(1);
 }
 
-static int after_one_poll(void *polls)
-{
-    return ++*(unsigned *)polls > 1;
-}
-
-static void poll_library(struct perf *perf)
-{
-    unsigned polls = 0;
-    perf->api->until(after_one_poll, &polls);
-}
-
-/* Poll the fabric. Periodically make progress with Aqueduct as well: its last message may still
- * have to be sent. */
 static void progress(struct perf *perf, unsigned *polls)
 {
     char why[FABRIC_WHY];
@@ -54,9 +41,7 @@ static void progress(struct perf *perf, unsigned *polls)
     int found = fabric->poll(&op, why);
     if (found < 0) fail(perf, why);
     if (found > 0) completed[op]++;
-    if (found != 0) return;
-    limits_empty_poll(perf, polls);
-    if (*polls % PROGRESS_POLLS == 0 || perf->target_computes_ns > 0) poll_library(perf);
+    if (found == 0) limits_foreign_poll(perf, polls);
 }
 
 static void post(struct perf *perf, enum fabric_op op, size_t size)
@@ -160,7 +145,7 @@ void limits_fabric_settle(struct perf *perf)
     }
     while (*(volatile uint64_t *)&perf->mine->settled != loops) {
         progress(perf, &polls);
-        poll_library(perf);
+        perf->api->poll();
     }
 }
 

@@ -446,6 +446,9 @@ void limits_probe_cma(struct perf *perf);
 /* Shared by limits.c and limits_private.c. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
 void limits_empty_poll(const struct perf *perf, unsigned *polls);
+/* The same outside Aqueduct. Periodically makes progress with it as well: its last message may
+ * still have to be sent. */
+void limits_foreign_poll(const struct perf *perf, unsigned *polls);
 /* Transfer `size` bytes between `here` and the peer's `there`; returns 0 or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */
