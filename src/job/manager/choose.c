@@ -45,8 +45,8 @@ static aq_status choose_none(void)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(choose_marks); i++) {
         uint32_t size, rank;
-        if (!manager_environment(choose_marks[i].size, UINT32_MAX, &size) ||
-            !manager_environment(choose_marks[i].rank, UINT32_MAX, &rank) || size < 2)
+        if (!manager_number(getenv(choose_marks[i].size), &size) ||
+            !manager_number(getenv(choose_marks[i].rank), &rank) || size < 2)
             continue;
         return aqi_fail(
             AQ_ESTATE, "job",

@@ -15,12 +15,9 @@ bool manager_number_before(const char **at, char end, uint32_t *number)
     return true;
 }
 
-bool manager_number(const char *text, uint32_t most, uint32_t *number)
+bool manager_number(const char *text, uint32_t *number)
 {
-    uint32_t value;
-    if (!manager_number_before(&text, '\0', &value) || value > most) return false;
-    *number = value;
-    return true;
+    return text != NULL && manager_number_before(&text, '\0', number);
 }
 
 bool manager_is_word(const char *text)
@@ -75,13 +72,6 @@ const char *manager_field(const struct manager_fields *fields, const char *name)
     for (size_t i = 0; i < fields->count; i++)
         if (strcmp(fields->name[i], name) == 0) return fields->value[i];
     return NULL;
-}
-
-bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
-                          uint32_t *number)
-{
-    const char *value = manager_field(fields, name);
-    return value != NULL && manager_number(value, most, number);
 }
 
 bool manager_read_length(const char head[6], size_t *len)

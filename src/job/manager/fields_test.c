@@ -25,10 +25,10 @@ static void lines_of_managers(void **state)
     assert_string_equal(manager_field(&fields, "cmd"), "get_result");
     assert_string_equal(manager_field(&fields, "msg"), "all");
     assert_string_equal(manager_field(&fields, "value"), "(vector,(0,1,1))");
-    assert_true(manager_field_number(&fields, "rc", 9, &number));
+    assert_true(manager_number(manager_field(&fields, "rc"), &number));
     assert_int_equal(number, 0);
     assert_null(manager_field(&fields, "val"));
-    assert_false(manager_field_number(&fields, "msg", 9, &number));
+    assert_false(manager_number(manager_field(&fields, "msg"), &number));
     assert_true(cut("  cmd=x   y=a=b  ", ' ', &fields));
     assert_string_equal(manager_field(&fields, "y"), "a=b");
     assert_true(cut("cmd=init pmi_version=2 empty= ", ' ', &fields));
@@ -63,15 +63,14 @@ static void malformed_messages(void **state)
 
 static void numbers(void **state)
 {
-    static const char *const bad[] = {"",   "-1",  "+1",  " 1",
-                                      "1 ", "0x1", "101", "99999999999999999"};
+    static const char *const bad[] = {"",   "-1",  "+1",         " 1",
+                                      "1 ", "0x1", "4294967296", "99999999999999999"};
     uint32_t number = 7;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
-        assert_false(manager_number(bad[i], 100, &number));
+        assert_false(manager_number(bad[i], &number));
     assert_int_equal(number, 7);
-    assert_true(manager_number("100", 100, &number));
-    assert_true(manager_number("4294967295", UINT32_MAX, &number));
-    assert_false(manager_number("4294967296", UINT32_MAX, &number));
+    assert_false(manager_number(NULL, &number));
+    assert_true(manager_number("4294967295", &number));
     assert_int_equal(number, UINT32_MAX);
 }
 

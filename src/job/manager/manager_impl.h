@@ -76,13 +76,10 @@ struct manager_fields {
 bool manager_cut(char *text, char separator, struct manager_fields *fields);
 /* The value of the first field with this name; NULL: none. */
 const char *manager_field(const struct manager_fields *fields, const char *name);
-/* The same for a number of at most `most`. Returns false if there is none. */
-bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
-                          uint32_t *number);
 /* Parse a decimal number followed by `end`; `*at` is set to the text after both. */
 bool manager_number_before(const char **at, char end, uint32_t *number);
-/* Parse a decimal number of at most `most`, and nothing else. */
-bool manager_number(const char *text, uint32_t most, uint32_t *number);
+/* Parse a decimal number and nothing else. `text` may be NULL, which is none. */
+bool manager_number(const char *text, uint32_t *number);
 /* Whether it can be part of a message unchanged: printable, without blanks, ';' and '='. */
 bool manager_is_word(const char *text);
 
@@ -121,8 +118,6 @@ aq_status manager_silent(const char *doing);
 /* The error of a fence that took longer than AQ_START_TIMEOUT. */
 aq_status manager_fence_late(const struct aqi_manager *manager);
 
-/* Read a number from the environment, for both versions of PMI. */
-bool manager_environment(const char *name, uint32_t most, uint32_t *number);
 /* Whether the environment shows that mpiexec.hydra is the innermost launcher. */
 bool manager_is_hydra(void);
 

@@ -240,8 +240,8 @@ static aq_status pmi_introduce(struct pmi_manager *pmi)
     while (status == AQ_OK && !debug) {
         status = pmi_query(pmi, false, "set", &fields, NULL);
         if (status != AQ_OK) break;
-        size = manager_field_number(&fields, "size", UINT32_MAX, &info->size) || size;
-        rank = manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) || rank;
+        size = manager_number(manager_field(&fields, "size"), &info->size) || size;
+        rank = manager_number(manager_field(&fields, "rank"), &info->rank) || rank;
         debug = manager_field(&fields, "debug") != NULL;
     }
     if (status == AQ_OK && !(size && rank))
@@ -255,8 +255,8 @@ static aq_status pmi_identify(struct pmi_manager *pmi)
 {
     struct aqi_manager_info *info = &pmi->manager.info;
     if (getenv("PMI_FD") == NULL) return pmi_introduce(pmi);
-    if (manager_environment("PMI_RANK", UINT32_MAX, &info->rank) &&
-        manager_environment("PMI_SIZE", UINT32_MAX, &info->size))
+    if (manager_number(getenv("PMI_RANK"), &info->rank) &&
+        manager_number(getenv("PMI_SIZE"), &info->size))
         return AQ_OK;
     return aqi_fail(AQ_ESTATE, "job",
                     "PMI_FD is set, but PMI_RANK and PMI_SIZE are not numbers: "
@@ -270,8 +270,9 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
     aq_status status = pmi_query(pmi, false, "response_to_init", &fields,
                                  "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (status != AQ_OK) return status;
-    if (pmi_refused(pmi, &fields) || !manager_field_number(&fields, "pmi_version", 99, &version) ||
-        !manager_field_number(&fields, "pmi_subversion", 99, &sub) || version != 1)
+    if (pmi_refused(pmi, &fields) ||
+        !manager_number(manager_field(&fields, "pmi_version"), &version) ||
+        !manager_number(manager_field(&fields, "pmi_subversion"), &sub) || version != 1)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not support PMI-1: set AQ_BOOT=pmi2 or AQ_BOOT=pmix");
     snprintf(pmi->manager.info.version, AQI_MANAGER_NAME, "PMI %u.%u", version, sub);
@@ -285,9 +286,9 @@ static aq_status pmi_get_limits(struct pmi_manager *pmi)
     uint32_t key, value;
     aq_status status = pmi_query(pmi, false, "maxes", &fields, "cmd=get_maxes\n");
     if (status != AQ_OK) return status;
-    if (!manager_field_number(&fields, "keylen_max", UINT32_MAX, &key) ||
-        !manager_field_number(&fields, "vallen_max", UINT32_MAX, &value) ||
-        key < MANAGER_WIRE_KEY || value < 64)
+    if (!manager_number(manager_field(&fields, "keylen_max"), &key) ||
+        !manager_number(manager_field(&fields, "vallen_max"), &value) || key < MANAGER_WIRE_KEY ||
+        value < 64)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager's limits for keys or values are too short, or not reported "
                         "(%u and 64 bytes are needed)",
@@ -320,7 +321,7 @@ static aq_status pmi_greet_2(struct pmi_manager *pmi)
     }
     if (status != AQ_OK) return status;
     if (!manager_cut(line, ' ', &fields) || pmi_refused(pmi, &fields) ||
-        !manager_field_number(&fields, "pmi_version", 99, &version) || version != 2)
+        !manager_number(manager_field(&fields, "pmi_version"), &version) || version != 2)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not support PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
     return AQ_OK;
@@ -342,14 +343,13 @@ static aq_status pmi_introduce_2(struct pmi_manager *pmi)
     aq_status status = pmi_query(pmi, false, "fullinit-response", &fields,
                                  "cmd=fullinit;%spmirank=%.20s;threaded=FALSE;", job, rank);
     if (status != AQ_OK) return status;
-    if (pmi_refused(pmi, &fields) ||
-        !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
-        !manager_field_number(&fields, "size", UINT32_MAX, &info->size))
+    if (pmi_refused(pmi, &fields) || !manager_number(manager_field(&fields, "rank"), &info->rank) ||
+        !manager_number(manager_field(&fields, "size"), &info->size))
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not report the rank and the size of the job in PMI-2's "
                         "fullinit-response");
-    if (!manager_field_number(&fields, "pmi-version", 99, &major) ||
-        !manager_field_number(&fields, "pmi-subversion", 99, &minor))
+    if (!manager_number(manager_field(&fields, "pmi-version"), &major) ||
+        !manager_number(manager_field(&fields, "pmi-subversion"), &minor))
         major = 2, minor = 0; /* hydra 4.2 reports none here, but this one before */
     snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
     return AQ_OK;

@@ -17,12 +17,6 @@
 #define STREAM_MILLISECOND 1000000ull
 #define STREAM_SLICE_MS    1000
 
-bool manager_environment(const char *name, uint32_t most, uint32_t *number)
-{
-    const char *text = getenv(name);
-    return text != NULL && manager_number(text, most, number);
-}
-
 bool manager_is_hydra(void)
 {
     return getenv("HYDI_CONTROL_FD") != NULL && getenv("OMPI_COMM_WORLD_SIZE") == NULL &&
@@ -158,8 +152,7 @@ static aq_status stream_inherit(struct manager_stream *stream, const char *text)
 {
     uint32_t fd;
     struct stat what;
-    if (!manager_number(text, INT32_MAX, &fd) || fstat((int)fd, &what) != 0 ||
-        !S_ISSOCK(what.st_mode))
+    if (!manager_number(text, &fd) || fstat((int)fd, &what) != 0 || !S_ISSOCK(what.st_mode))
         return aqi_fail(AQ_ESTATE, "job",
                         "PMI_FD=%.20s is not connected to a manager: mpiexec or srun did not start "
                         "this process, but one of their processes did; start it with them "

@@ -47,13 +47,12 @@ size_t manager_encode(const void *value, size_t len, char text[MANAGER_TEXT])
 /* Parse the number of bytes; `*digits` is set to the text after it. */
 static bool values_head(const char *text, size_t *len, const char **digits)
 {
-    size_t number = 0, count = 0;
+    uint32_t number;
     bool padded = text[0] == '0' && text[1] != '.'; /* longer than MANAGER_TEXT allows */
-    for (; *text >= '0' && *text <= '9' && count < 5; text++, count++)
-        number = number * 10 + (size_t)(*text - '0');
-    if (count == 0 || padded || *text != '.' || number > AQI_MANAGER_VALUE) return false;
+    *digits = text;
+    if (padded || !manager_number_before(digits, '.', &number) || number > AQI_MANAGER_VALUE)
+        return false;
     *len = number;
-    *digits = text + 1;
     return true;
 }
 
