@@ -52,9 +52,8 @@ static struct {
     uint32_t children;              /* links that other agents have opened to this one */
     struct agent_peer *failed_call; /* a call that failed to start */
     bool hub_called;                /* by a link, so the hub may have work due */
-    uint16_t port;
-    struct aqi_align align; /* our clock and the root's */
-    char name[64];          /* of this host */
+    struct aqi_align align;         /* our clock and the root's */
+    char name[64];                  /* of this host */
     bool clock_wanted;
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
     uint64_t ask_ns; /* when to send the next query */
@@ -320,7 +319,7 @@ static aq_status agent_open_links(void)
     memcpy(config.key, hub->key, sizeof(config.key));
     if (hub->agents == 1) return AQ_OK;
     aq_status status = aqi_links_open(&config, &agent.links);
-    if (status == AQ_OK) status = aqi_links_listen(agent.links, agent.params.ports, &agent.port);
+    if (status == AQ_OK) status = aqi_links_listen(agent.links, agent.params.ports);
     return status;
 }
 

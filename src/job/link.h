@@ -77,7 +77,7 @@ size_t aqi_links_count(const struct aqi_links *links);
  * @return AQ_ESETTING  `ports` is not such a range.
  * @return AQ_ELIMIT    All ports of the range are in use.
  */
-aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t *port);
+aq_status aqi_links_listen(struct aqi_links *links, const char *ports);
 
 /*
  * The addresses at which other hosts may reach our listener, in order of preference, as text:

@@ -136,7 +136,7 @@ static int link_listen_on(struct aqi_links *links, unsigned long port, int *fd)
     return link_listen_bind(true, (uint16_t)port, fd);
 }
 
-aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t *port)
+aq_status aqi_links_listen(struct aqi_links *links, const char *ports)
 {
     unsigned long first, last;
     union aqi_sockaddr bound;
@@ -162,7 +162,7 @@ aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t 
     }
     aqi_source_open(&links->listener, fd, link_listen_ready);
     aqi_source_watch(&links->listener, EPOLLIN);
-    *port = links->port = ntohs(*aqi_sockaddr_port(&bound));
+    links->port = ntohs(*aqi_sockaddr_port(&bound));
     return AQ_OK;
 }
 

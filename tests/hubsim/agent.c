@@ -240,7 +240,7 @@ static void agent_on_no_start(struct sim *sim, struct event *event)
     if (!sim->agents[parent].up) parent = 0;
     if (!sim->agents[parent].up) return;
     check_cause(sim, 1);
-    aqi_hub_no_agent(agent_hub(sim, parent), event->a, 1, "ssh: no route to host");
+    aqi_hub_no_agent(agent_hub(sim, parent), event->a, "ssh: no route to host");
     agent_after(sim, parent);
 }
 

@@ -69,7 +69,7 @@ static void tree_on_ended(uint32_t host, enum session_end how, const char *why)
     if (how == SESSION_SERVED)
         aqi_hub_tell(job.hub, "%s", why); /* the link reports more */
     else if (!aqi_hub_ending(job.hub))
-        aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
+        aqi_hub_no_agent(job.hub, host, why);
     else if (how == SESSION_FAILED)
         aqi_hub_say(job.hub, "%s", why); /* even while the job ends: only users can fix this */
 }

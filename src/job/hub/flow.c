@@ -441,10 +441,10 @@ void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const ch
     hub_pump(hub);
 }
 
-void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char *why)
+void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, const char *why)
 {
-    flow_fact(hub,
-              &(struct hub_note){.type = HUB_FAILED, .rank = agent, .code = code, .text = why});
+    flow_fact(hub, &(struct hub_note){
+                       .type = HUB_FAILED, .rank = agent, .code = AQI_EXIT_FAILED, .text = why});
     flow_fact(hub, &(struct hub_note){.type = HUB_HOST_LOST, .rank = agent, .text = why});
     hub_pump(hub);
 }

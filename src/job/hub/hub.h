@@ -189,7 +189,7 @@ void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const ch
 aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *frame, size_t len);
 /* This agent has not connected here and never will, for the reason `why`. Called at the root, or at
  * the agent that should have started it. Irrelevant if it has reached the root in another way. */
-void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char *why);
+void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, const char *why);
 /* The parent of an agent; AQI_NO_AGENT: it is the root. */
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout);
 
