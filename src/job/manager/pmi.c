@@ -189,23 +189,16 @@ static aq_status pmi_fence(struct aqi_manager *manager)
 
 /* ---- leaving ---- */
 
+/* A message has a field either for the code or for the text. */
 static void pmi_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi_manager *pmi = pmi_of(manager);
-    (void)text; /* the protocol has no field for it */
-    (void)pmi_notify(pmi, "cmd=abort exitcode=%d\n", code);
-    pmi->broken = true;
-}
-
-/* The message has no field for the code: managers use that of a process that ends. mpiexec.hydra
- * only recognizes the end of a process without finalize. */
-static void pmi_abort_2(struct aqi_manager *manager, int code, const char *text)
-{
-    struct pmi_manager *pmi = pmi_of(manager);
     char plain[200];
-    (void)code;
     pmi->broken = true;
-    if (manager_is_hydra()) return;
+    if (!pmi->second) (void)pmi_notify(pmi, "cmd=abort exitcode=%d\n", code);
+    /* With PMI-2, managers use the code of a process that ends; mpiexec.hydra only recognizes the
+     * end of a process without finalize. */
+    if (!pmi->second || manager_is_hydra()) return;
     snprintf(plain, sizeof(plain), "%s", text);
     for (char *at = plain; *at != '\0'; at++)
         if (*at < ' ' || *at > '~' || *at == ';' || *at == '=') *at = '_';
@@ -224,6 +217,14 @@ static void pmi_close(struct aqi_manager *manager)
 }
 
 /* ---- opening with PMI-1 ---- */
+
+static aq_status pmi_name(struct pmi_manager *pmi, const char *name)
+{
+    if (name == NULL || !manager_is_word(name) || strlen(name) >= AQI_MANAGER_NAME)
+        return aqi_fail(AQ_EPROTO, "job", "the manager does not report the name of the job");
+    strcpy(pmi->manager.info.job, name);
+    return AQ_OK;
+}
 
 /* A server at a port sends rank and size in answer to the process's ID. */
 static aq_status pmi_introduce(struct pmi_manager *pmi)
@@ -295,11 +296,9 @@ static aq_status pmi_get_limits(struct pmi_manager *pmi)
                         MANAGER_WIRE_KEY);
     status = pmi_query(pmi, false, "my_kvsname", &fields, "cmd=get_my_kvsname\n");
     if (status != AQ_OK) return status;
-    const char *space = manager_field(&fields, "kvsname");
-    if (space == NULL || !manager_is_word(space) || strlen(space) >= AQI_MANAGER_NAME)
-        return aqi_fail(AQ_EPROTO, "job",
-                        "the manager does not report the name of its key-value space");
-    strcpy(pmi->manager.info.job, space); /* different for each job */
+    const char *space = manager_field(&fields, "kvsname"); /* different for each job */
+    status = pmi_name(pmi, space);
+    if (status != AQ_OK) return status;
     size_t around = sizeof("cmd=put kvsname= key= value=\n") + strlen(space) + MANAGER_WIRE_KEY;
     pmi->texts.piece = aqi_min(value - 1, PMI_LINE - around);
     return AQ_OK;
@@ -360,12 +359,7 @@ static aq_status pmi_name_2(struct pmi_manager *pmi)
     struct manager_fields fields;
     aq_status status = pmi_query(pmi, false, "job-getid-response", &fields, "cmd=job-getid;");
     if (status != AQ_OK) return status;
-    const char *job = manager_field(&fields, "jobid");
-    if (pmi_refused(pmi, &fields) || job == NULL || !manager_is_word(job) ||
-        strlen(job) >= AQI_MANAGER_NAME)
-        return aqi_fail(AQ_EPROTO, "job", "the manager does not report the name of the job");
-    strcpy(pmi->manager.info.job, job);
-    return AQ_OK;
+    return pmi_name(pmi, pmi_refused(pmi, &fields) ? NULL : manager_field(&fields, "jobid"));
 }
 
 /* ---- opening ---- */
@@ -410,26 +404,11 @@ static aq_status pmi_open(struct aqi_manager *manager)
     return status;
 }
 
-const struct aqi_manager_kind aqi_manager_pmi = {
-    .name = "pmi",
-    .bytes = sizeof(struct pmi_manager),
-    .launched = pmi_launched,
-    .open = pmi_open,
-    .put = pmi_put,
-    .fence = pmi_fence,
-    .get = pmi_get,
-    .abort = pmi_abort,
-    .close = pmi_close,
-};
+#define PMI_KIND(NAME, LAUNCHED)                                                                   \
+    {                                                                                              \
+        .name = NAME, .bytes = sizeof(struct pmi_manager), .launched = LAUNCHED, .open = pmi_open, \
+        .put = pmi_put, .fence = pmi_fence, .get = pmi_get, .abort = pmi_abort, .close = pmi_close \
+    }
 
-const struct aqi_manager_kind aqi_manager_pmi2 = {
-    .name = "pmi2",
-    .bytes = sizeof(struct pmi_manager),
-    .launched = pmi_launched_2,
-    .open = pmi_open,
-    .put = pmi_put,
-    .fence = pmi_fence,
-    .get = pmi_get,
-    .abort = pmi_abort_2,
-    .close = pmi_close,
-};
+const struct aqi_manager_kind aqi_manager_pmi = PMI_KIND("pmi", pmi_launched);
+const struct aqi_manager_kind aqi_manager_pmi2 = PMI_KIND("pmi2", pmi_launched_2);
