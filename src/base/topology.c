@@ -3,6 +3,7 @@
 
 #include "base/cgroup.h"
 #include "base/fail.h"
+#include "base/line.h"
 #include <errno.h>
 #include <glob.h>
 #include <pthread.h>
@@ -64,17 +65,6 @@ uint64_t aqi_memory(void)
     return topology_limits.memory < physical ? topology_limits.memory : physical;
 }
 
-/* One line of a file under /sys, without its newline. */
-static bool topology_read_text(const char *path, char *text, int len)
-{
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL) return false;
-    bool read = fgets(text, len, stream) != NULL;
-    fclose(stream);
-    if (read) text[strcspn(text, "\n")] = '\0';
-    return read;
-}
-
 /* Whether the mask contains a processor of a list such as "0-15,32". */
 static bool topology_meets(const char *list, const cpu_set_t *mask, size_t bytes)
 {
@@ -92,18 +82,18 @@ bool aqi_runs_near(const char *path)
 {
     char list[1024];
     size_t bytes;
-    if (!topology_read_text(path, list, sizeof(list)) || list[0] == '\0') return true;
+    if (!aqi_line_read(path, list, sizeof(list)) || list[0] == '\0') return true;
     cpu_set_t *mask = aqi_allowed_cpus(&bytes);
     bool near = mask == NULL || topology_meets(list, mask, bytes);
     CPU_FREE(mask);
     return near;
 }
 
-static bool topology_read_cpu(unsigned cpu, const char *file, char *text, int len)
+static bool topology_read_cpu(unsigned cpu, const char *file, char *text, size_t len)
 {
     char path[128];
     snprintf(path, sizeof(path), TOPOLOGY_SYS_CPU "/cpu%u/%s", cpu, file);
-    return topology_read_text(path, text, len);
+    return aqi_line_read(path, text, len);
 }
 
 unsigned aqi_core_of(unsigned cpu)
@@ -137,7 +127,7 @@ static unsigned topology_count_first(unsigned threads, const char *file)
     return count;
 }
 
-static bool topology_read_cache(unsigned index, const char *file, char *text, int len)
+static bool topology_read_cache(unsigned index, const char *file, char *text, size_t len)
 {
     char path[64];
     snprintf(path, sizeof(path), "cache/index%u/%s", index, file);

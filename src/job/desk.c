@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/line.h"
 #include "base/mac.h"
 #include "base/shmem.h"
 #include "job/channel.h"
@@ -239,10 +240,7 @@ static void desk_read_name(pid_t pid, char name[16])
 {
     char path[40];
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return;
-    if (fgets(name, 16, file) != NULL) name[strcspn(name, "\n")] = '\0';
-    fclose(file);
+    (void)aqi_line_read(path, name, 16);
 }
 
 /* Watch a process that sent HELLO but was not forked here, such as the child of a shell. */

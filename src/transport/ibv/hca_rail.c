@@ -2,6 +2,7 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
+#include "base/line.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,15 +20,11 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
                              const union ibv_gid *gid)
 {
     static const unsigned char none[16];
-    char path[200], type[32] = "";
+    char path[200], type[32];
     if (memcmp(gid->raw, none, sizeof(none)) == 0) return -1;
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/gid_attrs/types/%d", device,
              rail->port, index);
-    FILE *file = fopen(path, "re");
-    if (file != NULL) {
-        if (fgets(type, sizeof(type), file) == NULL) type[0] = 0;
-        fclose(file);
-    }
+    (void)aqi_line_read(path, type, sizeof(type));
     int rank = strncmp(type, "RoCE v2", 7) == 0 ? 4 : 0;
     if (hca_gid_is_ipv4(gid->raw)) return rank + 2;
     return rank + (gid->raw[0] != 0xfe); /* link-local addresses last */
