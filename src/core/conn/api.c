@@ -2,6 +2,7 @@
 #include "core/conn/conn.h"
 
 #include "base/clock.h"
+#include "base/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,14 +21,8 @@ static aq_status conn_api_is_null(const char *call, const char *what)
 
 bool aqi_core_may_use(const char *name)
 {
-    const char *at = aqi_core_config.transports;
-    size_t len;
-    if (strcmp(at, "auto") == 0) return true;
-    for (; *at != 0; at += len + strspn(at + len, ", ")) {
-        len = strcspn(at, ", ");
-        if (len == strlen(name) && strncmp(at, name, len) == 0) return true;
-    }
-    return false;
+    const char *list = aqi_core_config.transports;
+    return strcmp(list, "auto") == 0 || aqi_words_have(list, name);
 }
 
 /* The transport that `uri` names, or the first that connects programs not started together. */
