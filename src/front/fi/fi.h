@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/spin.h"
+#include "base/stash.h"
 #include "front/fi/match.h"
 #include "front/fi/name.h"
 
@@ -463,6 +464,7 @@ struct afi {
     struct aqi_node eps, active, fetches;
     struct aqi_node callers; /* peers that wait for a free connection attempt */
     struct aqi_pool op_pool, rx_pool;
+    struct aqi_stash stash; /* of unexpected messages */
     struct {
         struct afi_op *op;
         uint32_t uses; /* number of uses of this slot, the high bits of the handle */

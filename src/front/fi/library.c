@@ -61,6 +61,7 @@ void afi_library_close(void)
     lib_alone_close();
     (void)aqi_pool_destroy(&afi.op_pool);
     (void)aqi_pool_destroy(&afi.rx_pool);
+    aqi_stash_drop(&afi.stash);
 }
 
 int afi_error(aq_status st)

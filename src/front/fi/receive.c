@@ -48,7 +48,7 @@ static void receive_drop_arrival(struct afi_arrival *arrival)
     afi_match_drop(&arrival->unexpected);
     aqi_list_remove(&arrival->claimed);
     arrival->peer->kept--;
-    free(arrival);
+    aqi_stash_put(&afi.stash, arrival);
 }
 
 void afi_rxq_close(struct afi_rxq *rxq)
@@ -210,7 +210,7 @@ static void receive_spare(struct afi_arrival *arrival)
 
 static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_message *message)
 {
-    struct afi_arrival *arrival = malloc(sizeof(*arrival) + message->nbytes);
+    struct afi_arrival *arrival = aqi_stash_get(&afi.stash, sizeof(*arrival) + message->nbytes);
     if (arrival == NULL) abort(); /* the sender considers it delivered */
     *arrival = (struct afi_arrival){.unexpected = {.tag = message->tag, .source = peer->ident},
                                     .peer = peer,
