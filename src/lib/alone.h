@@ -5,9 +5,10 @@
 #ifndef AQI_LIB_ALONE_H
 #define AQI_LIB_ALONE_H
 
-#include "base/base.h"
+#include "base/spin.h"
 
 #include <aqueduct/job.h>
+#include <pthread.h>
 
 /*
  * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). The
@@ -35,6 +36,45 @@ static inline void lib_alone_yield(unsigned polls)
     enum { EVERY = 16 };
     unsigned spins = atomic_load_explicit(&lib_alone_spins, memory_order_relaxed);
     if (AQI_UNLIKELY(polls >= spins && polls % EVERY == 0)) lib_alone_yield_now();
+}
+
+/*
+ * A thread that makes progress while the program makes no calls, which make progress themselves.
+ * The front end sets the first members. The thread acts once there has been no call for a
+ * millisecond, until the next one.
+ */
+struct lib_alone_thread {
+    struct aqi_big_lock *lock; /* of all calls of the front end */
+    int fd;                    /* of aq_wait_fd */
+    /*
+     * Make progress, with the lock held. Returns how many ms the thread may sleep unless `fd`
+     * becomes readable: 0: there is more to do; negative: without limit.
+     */
+    int (*turn)(void);
+    bool polite; /* let a program that sleeps on `fd` as well handle what arrives; with the lock */
+
+    _Atomic uint32_t calls; /* written with the lock held */
+    atomic_bool asleep, stops;
+    bool runs;
+    uint32_t seen;
+    int kick;
+    pthread_t id;
+};
+
+/* Returns 0, also if it runs already, or an errno. Call both with the lock held, which they release
+ * while the thread ends. */
+int lib_alone_thread_start(struct lib_alone_thread *thread);
+void lib_alone_thread_stop(struct lib_alone_thread *thread);
+
+/* Call in every call of the program, with the lock held. Returns the number of calls. */
+void lib_alone_thread_wake(struct lib_alone_thread *thread);
+static inline uint32_t lib_alone_thread_called(struct lib_alone_thread *thread)
+{
+    uint32_t calls = atomic_load_explicit(&thread->calls, memory_order_relaxed) + 1;
+    atomic_store_explicit(&thread->calls, calls, memory_order_relaxed);
+    if (AQI_UNLIKELY(atomic_load_explicit(&thread->asleep, memory_order_relaxed)))
+        lib_alone_thread_wake(thread);
+    return calls;
 }
 
 /* Whether AQ_TRANSPORTS allows this transport. */

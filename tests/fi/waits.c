@@ -73,13 +73,13 @@ static void yields(void)
     CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 0), -FI_EAGAIN);
     CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 1), -FI_EAGAIN);
     post(&pair, &got);
-    uint32_t rounds = afi.rounds;
+    uint32_t rounds = afi.thread.calls;
     uint64_t until = pair_now() + UINT64_C(1000000) * LONG_MS;
     CHECK_EQUAL(pthread_create(&thread, NULL, read_one, pair.b.rx), 0);
     for (bool enough = false; !enough;) {
         CHECK(pair_now() < until);
         afi_lock();
-        enough = afi.rounds - rounds > ROUNDS;
+        enough = afi.thread.calls - rounds > ROUNDS;
         afi_unlock();
         sched_yield();
     }
@@ -503,8 +503,8 @@ static void opened_again(void)
         uint32_t rounds = 0; /* until the thread has made progress */
         for (uint32_t first = UINT32_MAX; rounds == 0; sched_yield()) {
             afi_lock();
-            if (first == UINT32_MAX) first = afi.rounds;
-            rounds = afi.rounds - first;
+            if (first == UINT32_MAX) first = afi.thread.calls;
+            rounds = afi.thread.calls - first;
             afi_unlock();
         }
         CHECK_EQUAL(fi_close(&domain->fid), 0);

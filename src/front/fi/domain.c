@@ -342,8 +342,11 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     domain_choose_mr(domain, info->domain_attr->mr_mode);
     afi_lock();
     err = afi_library_open();
-    if (err == 0 && domain->progresses) err = afi_thread_start();
-    afi.domains += err == 0;
+    afi.domains += err == 0; /* the start of the thread may release the lock */
+    if (err == 0 && domain->progresses) {
+        err = afi_thread_start();
+        afi.domains -= err != 0;
+    }
     afi_unlock();
     if (err != 0) {
         domain_free(domain);

@@ -20,6 +20,7 @@
 #include "base/stash.h"
 #include "front/fi/match.h"
 #include "front/fi/name.h"
+#include "lib/alone.h"
 
 #include <aqueduct/aqueduct.h>
 #include <rdma/fabric.h>
@@ -476,10 +477,9 @@ struct afi {
     uint32_t most;       /* if more are open, unused ones are closed */
     uint64_t sweep_ns;   /* how long a connection must be unused */
     uint64_t next_sweep; /* time of the next search for unused connections, in ns */
-    uint32_t rounds;
+    struct lib_alone_thread thread;
     uint32_t sent;  /* messages sent by udp, which may not leave before the next poll */
     unsigned empty; /* consecutive readings of queues and counters without news */
-    int fd;         /* descriptor to sleep on */
 };
 extern struct afi afi;
 

@@ -5,18 +5,18 @@
 #include "lib/alone.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
-struct afi afi;
+static int library_turn(void);
+
+struct afi afi = {.thread = {.lock = &afi.lock, .turn = library_turn}};
 
 enum {
     LIBRARY_EVENTS = 64, /* rounds of progress between checks for connection events */
     LIBRARY_NAP_MS = 10, /* maximum sleep: another thread may write the completion meanwhile */
     LIBRARY_ROUND_MS = 200,
-    LIBRARY_AGAIN_MS = 1,
     LIBRARY_MS = 1000000, /* in ns */
     LIBRARY_SWEEP_NS = 100 * LIBRARY_MS,
     LIBRARY_MOST = 2048 /* maximum connections before unused ones are closed */
@@ -40,7 +40,7 @@ int afi_library_open(void)
     aqi_pool_init(&afi.op_pool, sizeof(struct afi_op), 64, false);
     aqi_pool_init(&afi.rx_pool, sizeof(struct afi_rx), 64, false);
     aq_status st = lib_alone_open("fi", afi_peer_may_access, &afi.world);
-    if (st == AQ_OK) st = aq_wait_fd(&afi.fd);
+    if (st == AQ_OK) st = aq_wait_fd(&afi.thread.fd);
     if (st == AQ_OK) st = afi_wire_open();
     if (st != AQ_OK) {
         lib_alone_close();
@@ -130,7 +130,8 @@ void afi_progress(void)
     if (AQI_UNLIKELY(!afi.open)) return; /* an event queue without a domain */
     uint32_t sent = afi.sent;
     (void)aq_poll();
-    if (afi.calling != 0 || ++afi.rounds % LIBRARY_EVENTS == 0) library_events();
+    uint32_t rounds = lib_alone_thread_called(&afi.thread);
+    if (afi.calling != 0 || rounds % LIBRARY_EVENTS == 0) library_events();
     if (AQI_UNLIKELY(!aqi_list_is_empty(&afi.callers))) afi_peer_call_more();
     if (!aqi_list_is_empty(&afi.fetches)) afi_fetch_progress();
     for (struct aqi_node *at = afi.active.next, *next; at != &afi.active; at = next) {
@@ -163,7 +164,7 @@ bool afi_settle(void)
 
 bool afi_sleep(uint64_t deadline)
 {
-    struct pollfd fd = {.fd = afi.open ? afi.fd : -1, .events = POLLIN};
+    struct pollfd fd = {.fd = afi.open ? afi.thread.fd : -1, .events = POLLIN};
     uint64_t now = aqi_now_ns();
     if (now >= deadline) return false;
     if (afi.open) library_events();
@@ -179,48 +180,24 @@ bool afi_sleep(uint64_t deadline)
 
 /* --- the progress thread --------------------------------------------------------------------- */
 
-static pthread_t library_thread;
 static unsigned library_thread_users;
-static atomic_bool library_thread_stops;
 
-/*
- * While the program makes progress itself, the thread only checks periodically whether it still
- * does: if the thread slept on the descriptor, each message would wake it.
- */
-static void *library_run(void *arg)
+static int library_turn(void)
 {
-    struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
-    uint32_t rounds = 0;
-    while (!atomic_load(&library_thread_stops)) {
-        afi_lock();
-        bool alone = afi.rounds == rounds, sleep = false;
-        if (alone) sleep = afi_settle();
-        rounds = afi.rounds;
-        afi_unlock();
-        if (!alone)
-            (void)poll(NULL, 0, LIBRARY_AGAIN_MS);
-        else if (sleep)
-            (void)poll(&fd, 1, LIBRARY_ROUND_MS);
-    }
-    return NULL;
+    return afi_settle() ? LIBRARY_ROUND_MS : 0;
 }
 
 int afi_thread_start(void)
 {
     if (library_thread_users++ != 0) return 0;
-    atomic_store(&library_thread_stops, false);
-    int err = pthread_create(&library_thread, NULL, library_run, NULL);
+    int err = lib_alone_thread_start(&afi.thread);
     if (err != 0) library_thread_users--;
     return -err;
 }
 
 void afi_thread_stop(void)
 {
-    if (--library_thread_users != 0) return;
-    atomic_store(&library_thread_stops, true);
-    afi_unlock();
-    pthread_join(library_thread, NULL);
-    afi_lock();
+    if (--library_thread_users == 0) lib_alone_thread_stop(&afi.thread);
 }
 
 /* --- pieces of memory ------------------------------------------------------------------------ */

@@ -100,7 +100,7 @@ static int wait_serve(struct afi_wait *wait, int *fd)
     }
     cond->armed = !cond->signaled;
     if (!cond->armed) return -1;
-    *fd = afi.open ? afi.fd : -1;
+    *fd = afi.open ? afi.thread.fd : -1;
     return idle ? WAIT_ROUND_MS : 0;
 }
 
@@ -277,7 +277,7 @@ static bool wait_prepare(struct afi_wait *wait)
         return true;
     }
     (void)aqi_kick_take(wait->kick);
-    return !afi.open || wait_add(wait, afi.fd);
+    return !afi.open || wait_add(wait, afi.thread.fd);
 }
 
 int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
