@@ -77,6 +77,17 @@ static inline uint32_t lib_alone_thread_called(struct lib_alone_thread *thread)
     return calls;
 }
 
+/* A descriptor on which a program sleeps: readable while its kick is, and another one at will. */
+struct lib_alone_handle {
+    int fd; /* an epoll set; -1: not open */
+    int kick;
+};
+
+int lib_alone_handle_open(struct lib_alone_handle *handle); /* returns 0 or an errno */
+void lib_alone_handle_close(struct lib_alone_handle *handle);
+/* Choose whether `fd` also makes it readable. Returns false on failure. */
+bool lib_alone_handle_watch(const struct lib_alone_handle *handle, int fd, bool on);
+
 /* Whether AQ_TRANSPORTS allows this transport. */
 bool lib_alone_may_use(const char *transport);
 

@@ -146,8 +146,8 @@ struct afi_wait {
     struct fid *fid;          /* the queue, counter or wait set to which it belongs */
     struct afi_wait_set *set; /* the set used in its place (FI_WAIT_SET), or NULL */
     struct aqi_node link;     /* in the set's list of members */
-    /* -1 and NULL until the program requests the wait object */
-    int fd, kick;
+    /* Not open and NULL until the program requests the wait object. */
+    struct lib_alone_handle handle;
     struct afi_wait_cond *cond;
 };
 

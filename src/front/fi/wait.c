@@ -10,11 +10,9 @@
 #include "base/kick.h"
 #include "base/thread.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
 enum { WAIT_ROUND_MS = 200, WAIT_AGAIN_MS = 10 };
 
@@ -109,8 +107,9 @@ static void *wait_run(void *arg)
     struct afi_wait *wait = arg;
     afi_lock();
     while (!wait->cond->stops) {
-        struct pollfd fds[] = {{.fd = wait->kick, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
-        (void)aqi_kick_take(wait->kick);
+        struct pollfd fds[] = {{.fd = wait->handle.kick, .events = POLLIN},
+                               {.fd = -1, .events = POLLIN}};
+        (void)aqi_kick_take(wait->handle.kick);
         int timeout = wait->cond->armed ? wait_serve(wait, &fds[1].fd) : -1;
         afi_unlock();
         (void)poll(fds, AQI_COUNT_OF(fds), timeout);
@@ -139,7 +138,7 @@ static void wait_close_cond(struct afi_wait *wait)
     afi_lock();
     wait->cond->stops = true;
     afi_unlock();
-    aqi_kick(wait->kick);
+    aqi_kick(wait->handle.kick);
     pthread_join(wait->cond->thread, NULL);
     pthread_cond_destroy(&wait->cond->cond);
     pthread_mutex_destroy(&wait->cond->mutex);
@@ -152,7 +151,7 @@ void afi_wait_open(struct afi_wait *wait, enum fi_wait_obj obj, struct fid_wait 
                    struct fid *fid)
 {
     *wait = (struct afi_wait){
-        .obj = obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : obj, .fid = fid, .fd = -1, .kick = -1};
+        .obj = obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : obj, .fid = fid, .handle = {-1, -1}};
     aqi_list_init(&wait->link);
     if (obj != FI_WAIT_SET) return;
     afi_lock();
@@ -168,36 +167,15 @@ void afi_wait_close(struct afi_wait *wait)
     aqi_list_remove(&wait->link);
     afi_unlock();
     if (wait->cond != NULL) wait_close_cond(wait);
-    if (wait->fd >= 0) close(wait->fd);
-    if (wait->kick >= 0) close(wait->kick);
+    lib_alone_handle_close(&wait->handle);
 }
 
-static bool wait_add(const struct afi_wait *wait, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(wait->fd, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
-}
-
-static int wait_make_fd(struct afi_wait *wait)
-{
-    wait->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (wait->fd >= 0 && wait_add(wait, wait->kick)) return 0;
-    int err = errno;
-    if (wait->fd >= 0) close(wait->fd);
-    wait->fd = -1;
-    return -err;
-}
-
-/* Create the object and its kick. */
 static int wait_make(struct afi_wait *wait)
 {
-    if (wait->kick >= 0) return 0;
-    wait->kick = aqi_kick_new();
-    if (wait->kick < 0) return -errno;
-    int err = wait->obj == FI_WAIT_MUTEX_COND ? wait_make_cond(wait) : wait_make_fd(wait);
-    if (err == 0) return 0;
-    close(wait->kick);
-    wait->kick = -1;
+    if (wait->handle.fd >= 0) return 0;
+    int err = -lib_alone_handle_open(&wait->handle);
+    if (err == 0 && wait->obj == FI_WAIT_MUTEX_COND) err = wait_make_cond(wait);
+    if (err != 0) lib_alone_handle_close(&wait->handle);
     return err;
 }
 
@@ -207,7 +185,7 @@ static int wait_give_pollfd(const struct afi_wait *wait, struct fi_wait_pollfd *
     bool fits = to->nfds >= 1;
     to->change_index = 1;
     to->nfds = 1;
-    if (fits) to->fd[0] = (struct pollfd){.fd = wait->fd, .events = POLLIN};
+    if (fits) to->fd[0] = (struct pollfd){.fd = wait->handle.fd, .events = POLLIN};
     return fits ? 0 : -FI_ETOOSMALL;
 }
 
@@ -215,7 +193,7 @@ static int wait_give(const struct afi_wait *wait, void *arg)
 {
     if (wait->obj == FI_WAIT_POLLFD) return wait_give_pollfd(wait, arg);
     if (wait->obj == FI_WAIT_FD)
-        *(int *)arg = wait->fd;
+        *(int *)arg = wait->handle.fd;
     else
         *(struct fi_mutex_cond *)arg =
             (struct fi_mutex_cond){.mutex = &wait->cond->mutex, .cond = &wait->cond->cond};
@@ -241,7 +219,7 @@ AQI_COLD void afi_wait_wake(struct afi_wait *wait)
 {
     wait->armed = false;
     wait = wait_real(wait);
-    if (wait->kick >= 0) aqi_kick(wait->kick);
+    if (wait->handle.kick >= 0) aqi_kick(wait->handle.kick);
 }
 
 bool afi_wait_pause(const struct afi_wait *wait, uint64_t deadline)
@@ -268,16 +246,16 @@ static void wait_arm(struct afi_wait *wait)
 /* Prepare for the program's sleep. Returns false if it cannot sleep. */
 static bool wait_prepare(struct afi_wait *wait)
 {
-    if (wait->kick < 0) return true;
+    if (wait->handle.kick < 0) return true;
     wait_arm(wait);
     if (wait->cond != NULL) {
         wait->cond->armed = true;
         wait->cond->signaled = false;
-        aqi_kick(wait->kick);
+        aqi_kick(wait->handle.kick);
         return true;
     }
-    (void)aqi_kick_take(wait->kick);
-    return !afi.open || wait_add(wait, afi.thread.fd);
+    (void)aqi_kick_take(wait->handle.kick);
+    return !afi.open || lib_alone_handle_watch(&wait->handle, afi.thread.fd, true);
 }
 
 int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
