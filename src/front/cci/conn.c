@@ -259,18 +259,26 @@ static uint64_t conn_patience(const struct timeval *timeout)
     return aqi_max(s * 1000000000 + us * 1000, 1);
 }
 
-/* Join a multicast group. There is no server that could answer or receive data. */
+/*
+ * Join a multicast group, on the interface of the device unless the URI specifies one. There is no
+ * server that could answer or receive data.
+ */
 static aq_status conn_join_group(struct aqc_conn *conn, const char *uri)
 {
-    char inside[256];
+    char at_interface[320];
     bool sends = conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX;
+    const char *port = strstr(uri, "]:"), *address = conn->ep->device->address;
     aq_connect_params params = aq_connect_defaults();
-    snprintf(inside, sizeof(inside), "%s", uri);
-    aqc_uri_group(conn->ep->device, inside, sizeof(inside));
+    if (port == NULL) port = strrchr(uri, ':');
+    if (port != NULL && *address != '\0' && strchr(uri, '%') == NULL) {
+        snprintf(at_interface, sizeof(at_interface), "%.*s%%%s%s", (int)(port - uri), uri, address,
+                 port);
+        uri = at_interface;
+    }
     params.flags = (sends ? AQ_CONNECT_GROUP_SEND : AQ_CONNECT_GROUP_RECEIVE) |
                    (conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0);
     params.context = conn;
-    return aq_connect_start(inside, &params, &conn->link_to);
+    return aq_connect_start(uri, &params, &conn->link_to);
 }
 
 static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *data, uint32_t len,

@@ -89,24 +89,19 @@ static void ep_unpark(struct aqc_ep *ep)
 
 static int ep_listen(struct aqc_ep *ep, const char *service)
 {
-    char uri[256], inside[256];
+    char uri[256];
     struct aqc_device *device = ep->device;
     unsigned flags = device->anyone ? AQ_LISTEN_ANYBODY : 0;
+    unsigned tries = service != NULL || device->port != 0 ? 1 : EP_NUMBERS;
     aq_status st = AQ_ESTATE;
-    for (unsigned i = 0; st == AQ_ESTATE && i < EP_NUMBERS; i++) {
-        int status = aqc_device_uri(device, service, uri, sizeof(uri));
-        if (status != CCI_SUCCESS) return status;
-        if (!aqc_uri_inside(device->kind, uri, inside, sizeof(inside))) return CCI_EINVAL;
+    while (st == AQ_ESTATE && tries-- != 0) {
+        if (!aqc_device_uri(device, service, uri, sizeof(uri))) return CCI_EINVAL;
         aqi_fail_defer(true);
-        st = aq_listen(inside, flags, ep, &ep->listener);
+        st = aq_listen(uri, flags, ep, &ep->listener);
         aqi_fail_defer(false);
-        if (service != NULL || device->port != 0) break;
     }
     if (st != AQ_OK) aqi_log(AQI_LOG_ERROR, "cci", "%s", aq_error_message());
-    if (st == AQ_ESTATE) return CCI_EBUSY;
-    if (st != AQ_OK) return (int)aqc_status(st);
-    aqc_uri_outside(device->kind, aq_listener_uri(ep->listener), ep->uri, sizeof(ep->uri));
-    return CCI_SUCCESS;
+    return st == AQ_ESTATE ? CCI_EBUSY : (int)aqc_status(st);
 }
 
 static int ep_open(struct aqc_ep *ep, const char *service, cci_os_handle_t *fd)
@@ -145,7 +140,7 @@ static int ep_choose_device(const cci_device_t *device, struct aqc_device **foun
         if (device != NULL && device != &other->pub) continue;
         aqc_device_look(other); /* without endpoints, no event has reported changes */
         if (device != NULL && !other->pub.up) return CCI_ENETDOWN;
-        if (other->pub.up && (*found == NULL || aqc_device_is_better(other, *found)))
+        if (other->pub.up && (*found == NULL || aqc_device_compare(other, *found) < 0))
             *found = other;
     }
     if (*found != NULL) return CCI_SUCCESS;

@@ -5,6 +5,7 @@
 #ifndef AQC_IMPL_H
 #define AQC_IMPL_H
 
+#include "base/inet.h"
 #include "base/iov.h"
 #include "base/kick.h"
 #include "base/list.h"
@@ -14,11 +15,14 @@
 #include <aqueduct/aqueduct.h>
 #include <cci.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/resource.h>
 
 enum {
     AQC_MESSAGE = 65408, /* maximum message size; a device may have a lower one */
-    AQC_SMALL = 256,     /* maximum message size for events of the pool */
+    AQC_DEVICES = 32,
+    AQC_KEYS = 32,   /* maximum keys of a device */
+    AQC_SMALL = 256, /* maximum message size for events of the pool */
     AQC_ROOM_SIZES = 9,
     AQC_QUEUED = 16384,  /* maximum queued sends of a connection */
     AQC_UNIT = 64,       /* bytes: a message's memory at the receiver is counted in units of this */
@@ -36,13 +40,13 @@ struct aqc_device {
     enum aqc_kind kind;
     bool is_default;
     int priority;
-    char address[64]; /* sock, tcp: where to listen */
-    uint16_t port;    /* 0: any port */
+    char address[INET6_ADDRSTRLEN]; /* sock, tcp: where to listen */
+    uint16_t port;                  /* 0: any port */
     bool anyone;      /* any process may connect; otherwise only the same user, or programs with the
                          secret */
     unsigned pid;     /* sm: used instead of the process's; 0: none */
     unsigned next_id; /* sm: for the next endpoint */
-    const char **arguments;
+    const char *arguments[AQC_KEYS + 1];
     unsigned count;
 };
 
@@ -52,17 +56,19 @@ aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
 /* Check whether its interface is up. */
 void aqc_device_look(struct aqc_device *device);
-/* Whether it precedes `than` in the list, depending on which of the two is up now. */
-bool aqc_device_is_better(const struct aqc_device *device, const struct aqc_device *than);
+/* Negative: `x` precedes `y` in the list, depending on which of the two is up now. */
+int aqc_device_compare(const struct aqc_device *x, const struct aqc_device *y);
 /* Set the state of the device and of all others with its address. */
 void aqc_device_set_up(const struct aqc_device *device, bool up);
-/* The URI at which an endpoint of the device listens; `service` NULL: a free one. */
-int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
-/* Convert a program's URI to one of Aqueduct, and back. Returns false if it is of another kind. */
+
+/* Aqueduct's URI for an endpoint to listen at; `service` NULL: a free one. Returns false if the
+ * service is malformed. */
+bool aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
+/* Convert a program's URI to one of Aqueduct. Returns false if it is of another kind, or too long.
+ */
 bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t len);
-/* Make a group use the interface of the device, unless its URI specifies one. */
-void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len);
-void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len);
+/* The reverse; to be freed. NULL: out of memory. */
+char *aqc_uri_outside(enum aqc_kind kind, const char *inside);
 
 /* --- endpoints and their events -------------------------------------------------------------- */
 
@@ -82,7 +88,6 @@ struct aqc_ep {
     struct aqi_node link; /* in aqc.eps */
     struct aqc_device *device;
     aq_listener *listener;
-    char uri[256];
     struct aqi_node conns;
     struct aqi_node queue; /* events not yet taken by the program */
     struct aqi_node lent;  /* events taken but not returned */
@@ -282,8 +287,8 @@ struct aqc {
     bool forked;  /* in a child of the process that initialized the library */
     uint32_t flags;
     aq_team *world;
-    int fd;                      /* readable if Aqueduct has work, after aq_wait_prepare */
-    struct aqc_device **devices; /* NULL-terminated */
+    int fd; /* readable if Aqueduct has work, after aq_wait_prepare */
+    struct aqc_device *devices[AQC_DEVICES + 1]; /* NULL-terminated */
     unsigned device_count;
     struct aqi_node eps, active;
     const struct aqc_ep *served; /* polled by the current call */

@@ -1,7 +1,6 @@
 /* cci: options of endpoints and connections. */
 #include "front/cci/impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Whether it is an option of connections; endpoints and connections have no common options. */
@@ -64,7 +63,7 @@ int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
 
 static int option_get_uri(const struct aqc_ep *ep, char **uri)
 {
-    *uri = strdup(ep->uri);
+    *uri = aqc_uri_outside(ep->device->kind, aq_listener_uri(ep->listener));
     return *uri != NULL ? CCI_SUCCESS : CCI_ENOMEM;
 }
 
