@@ -4,15 +4,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/wire.h"
-#include "lib/alone.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/resource.h>
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(5000000000)        /* at a disconnect, for peers that are silent */
 #define CONN_LEAST_NS UINT64_C(10000000)          /* after that, for each connection */
 
 /* Descriptors of a connection over udp, and those of requests in the kernel, and of the program. */
@@ -40,37 +37,42 @@ static uint32_t conn_magic(void)
 static void conn_allow_descriptors(void)
 {
     struct rlimit limit;
-    rlim_t needed = (rlim_t)++aqc.conns * CONN_DESCRIPTORS + CONN_OTHER_DESCRIPTORS;
-    if (needed <= aqc.descriptors || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    if (needed > limit.rlim_cur && limit.rlim_cur < limit.rlim_max) {
-        rlim_t usual = limit.rlim_cur;
-        limit.rlim_cur = limit.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = usual;
-    }
-    aqc.descriptors = limit.rlim_cur;
+    rlim_t needed = (rlim_t)aqc.conns * CONN_DESCRIPTORS + CONN_OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || needed <= limit.rlim_cur) return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Remove it from its endpoint. */
-static void conn_remove(struct aqc_conn *conn)
+static void conn_set_state(struct aqc_conn *conn, enum aqc_state state)
 {
-    aqi_list_remove(&conn->link);
-    aqc.conns--;
+    aqc.calling -= conn->state == AQC_CALLING || conn->state == AQC_JOINING;
+    aqc.calling += state == AQC_CALLING || state == AQC_JOINING;
+    conn->state = state;
 }
 
-static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const void *context)
+static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state,
+                                 cci_conn_attribute_t attribute, const void *context)
 {
     struct aqc_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL) return NULL;
     conn->ep = ep;
-    conn->state = state;
     conn->refs = 1; /* released when the connection is closed */
     conn->pub.endpoint = &ep->pub;
+    conn->pub.attribute = attribute;
+    conn->pub.max_send_size = ep->device->pub.max_send_size;
     conn->pub.context = (void *)(uintptr_t)context;
+    conn->group = attribute == CCI_CONN_ATTR_UU_MC_TX || attribute == CCI_CONN_ATTR_UU_MC_RX;
+    conn->reliable = !conn->group && attribute != CCI_CONN_ATTR_UU;
+    conn->due = UINT64_MAX;
+    conn->unstarted = conn->unsent = &conn->ops;
+    aqi_list_init(&conn->ops);
     aqi_list_init(&conn->active);
     aqi_list_init(&conn->under_way);
-    aqi_list_init(&conn->early);
     aqi_list_append(&ep->conns, &conn->link);
+    aqc.conns++;
     conn_allow_descriptors();
+    conn->state = AQC_GONE;
+    conn_set_state(conn, state);
     return conn;
 }
 
@@ -81,22 +83,13 @@ void aqc_conn_unref(struct aqc_conn *conn)
 
 void aqc_conn_activate(struct aqc_conn *conn)
 {
-    if (conn->active.next == &conn->active && conn->link_to != NULL)
+    if (aqi_list_is_empty(&conn->active) && conn->link_to != NULL)
         aqi_list_append(&aqc.active, &conn->active);
-}
-
-static void conn_set_state(struct aqc_conn *conn, enum aqc_state state)
-{
-    bool was = conn->state == AQC_CALLING || conn->state == AQC_JOINING;
-    bool is = state == AQC_CALLING || state == AQC_JOINING;
-    conn->state = state;
-    if (is && !was) aqc.calling++;
-    if (was && !is) aqc.calling--;
 }
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-static void conn_release(struct aqc_conn *conn, uint64_t patience)
+void aqc_conn_release(struct aqc_conn *conn, uint64_t patience)
 {
     aq_connection *below = conn->link_to;
     conn->link_to = NULL;
@@ -109,60 +102,49 @@ static void conn_release(struct aqc_conn *conn, uint64_t patience)
     (void)lib_alone_patience(usual);
 }
 
-void aqc_conn_release(struct aqc_conn *conn)
-{
-    conn_release(conn, CONN_FLUSH_NS);
-}
-
-/* Whether nothing has to be sent or acknowledged. */
-static bool conn_is_flushed(const struct aqc_conn *conn)
-{
-    return conn->state != AQC_OPEN || (conn->ops == NULL && conn->got == conn->told);
-}
-
 /* Once the connection below is closed, no transfer is under way, nor uses the program's memory. */
 static void conn_end_transfers(struct aqc_conn *conn)
 {
     while (!aqi_list_is_empty(&conn->under_way)) {
         struct aqc_op *op = AQI_OF(conn->under_way.next, struct aqc_op, rma);
         if (aq_event_wait(&op->transfer, AQ_FOREVER) != AQ_OK) op->status = CCI_ERR_DISCONNECTED;
-        op->done = true;
+        op->stage = AQC_DONE;
         aqi_list_remove(&op->rma);
     }
     aqc_op_complete(conn);
 }
 
-static void conn_drop_events(struct aqi_node *list, const struct aqc_conn *conn)
+/* The program must no longer use it, but events that refer to it may remain. `patience`: for what
+ * the library below has not delivered. */
+static void conn_end(struct aqc_conn *conn, uint64_t patience)
 {
-    for (struct aqi_node *at = list->next, *next; at != list; at = next) {
+    if (conn->left) return;
+    aqc_conn_returned(conn, conn->held); /* messages that the program keeps no longer count */
+    conn->left = true;
+    aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
+    conn_set_state(conn, AQC_GONE);
+    aqc_conn_release(conn, patience);
+    conn_end_transfers(conn);
+    aqi_list_remove(&conn->link);
+    aqc.conns--;
+    aqc_conn_unref(conn);
+}
+
+static void conn_close(struct aqc_conn *conn, uint64_t patience)
+{
+    for (struct aqi_node *at = conn->ep->queue.next, *next; at != &conn->ep->queue; at = next) {
         struct aqc_event *event = AQI_OF(at, struct aqc_event, link);
         next = at->next;
         if (event->conn == conn) aqc_event_free(event);
     }
+    conn_end(conn, patience);
 }
 
-/* Without further delay; `patience`: for what the library below has not delivered. */
-static void conn_close(struct aqc_conn *conn, uint64_t patience)
+/* Whether nothing has to be sent or acknowledged. */
+static bool conn_is_flushed(const struct aqc_conn *conn)
 {
-    conn->left = true;
-    aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
-    conn_set_state(conn, AQC_GONE);
-    conn_release(conn, patience);
-    conn_end_transfers(conn);
-    conn->send_timeout = conn->keepalive = 0;
-    aqc_conn_watch(conn);
-    if (conn->starved) conn->ep->starved--;
-    conn->starved = false;
-    conn_drop_events(&conn->early, conn);
-    conn_drop_events(&conn->ep->queue, conn);
-    conn_remove(conn);
-    aqc_conn_unref(conn);
+    return conn->state != AQC_OPEN || (aqi_list_is_empty(&conn->ops) && conn->got == conn->told);
 }
-
-struct conn_patience {
-    uint64_t since;
-    uint32_t done;
-};
 
 /*
  * Whether to wait for transfers. They acknowledge nothing before they are complete, which may take
@@ -170,69 +152,44 @@ struct conn_patience {
  */
 static bool conn_waits_for_transfers(struct aqc_conn *conn)
 {
-    bool pending = conn->unstarted != NULL || !aqi_list_is_empty(&conn->under_way);
+    bool pending = conn->unstarted != &conn->ops || !aqi_list_is_empty(&conn->under_way);
     if (!pending || conn->state != AQC_OPEN || conn->silent) return false;
-    if (!conn->leaving) (void)!aq_connection_keepalive(conn->link_to, CONN_FLUSH_NS);
+    if (!conn->leaving) (void)!aq_connection_keepalive(conn->link_to, AQC_PATIENCE_NS);
     conn->leaving = true;
     return true;
 }
 
-/* Count the messages and transfers that the peer has acknowledged. */
-static uint32_t conn_done(const struct aqc_conn *conn)
-{
-    return conn->acked + conn->moved;
-}
-
-/* Whether peers have acknowledged anything in the last CONN_FLUSH_NS. */
-static bool conn_is_patient(struct conn_patience *patience, uint32_t done)
-{
-    uint64_t now = aqi_now_ns();
-    if (patience->since == 0 || done != patience->done)
-        *patience = (struct conn_patience){.since = now, .done = done};
-    return now - patience->since < CONN_FLUSH_NS;
-}
-
-/* A round of a wait. Other threads, with other endpoints and connections, run meanwhile. */
-static void conn_wait(unsigned rounds)
-{
-    aqc_progress();
-    aqc_pause(rounds);
-}
-
-void aqc_conn_close(struct aqc_conn *conn)
-{
-    struct conn_patience patience = {0};
-    bool flushed;
-    for (unsigned rounds = 0; !(flushed = conn_is_flushed(conn)); rounds++) {
-        bool patient = conn_is_patient(&patience, conn_done(conn));
-        if (!conn_waits_for_transfers(conn) && !patient) break;
-        conn_wait(rounds);
-    }
-    conn_close(conn, flushed ? CONN_FLUSH_NS : CONN_LEAST_NS);
-}
-
-/* Whether to wait for any connection of the endpoint. */
-static bool conn_wait_for_some(struct aqc_ep *ep, struct conn_patience *patience)
+/* Whether to wait for any of these connections. `*since` is when peers acknowledged the last of
+ * `*done` messages and transfers. */
+static bool conn_waits_for_some(const struct aqi_node *conns, uint64_t *since, uint32_t *done)
 {
     bool flushed = true, transfers = false;
-    uint32_t done = 0;
-    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
+    uint32_t now_done = 0;
+    uint64_t now = aqi_now_ns();
+    for (struct aqi_node *at = conns->next; at != conns; at = at->next) {
         struct aqc_conn *conn = AQI_OF(at, struct aqc_conn, link);
         flushed = flushed && conn_is_flushed(conn);
         transfers = conn_waits_for_transfers(conn) || transfers;
-        done += conn_done(conn);
+        now_done += conn->acked + conn->moved;
     }
-    return !flushed && (conn_is_patient(patience, done) || transfers);
+    if (*since == 0 || now_done != *done) *since = now;
+    *done = now_done;
+    return !flushed && (now - *since < AQC_PATIENCE_NS || transfers);
 }
 
-void aqc_conn_close_all(struct aqc_ep *ep)
+/* Other threads, with other endpoints and connections, run meanwhile. The delays that silent peers
+ * cause do not add up. */
+void aqc_conn_close_all(struct aqi_node *conns)
 {
-    struct conn_patience patience = {0};
-    for (unsigned rounds = 0; conn_wait_for_some(ep, &patience); rounds++)
-        conn_wait(rounds);
-    uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
-    while (!aqi_list_is_empty(&ep->conns)) {
-        struct aqc_conn *conn = AQI_OF(ep->conns.next, struct aqc_conn, link);
+    uint64_t since = 0;
+    uint32_t done = 0;
+    for (unsigned rounds = 0; conn_waits_for_some(conns, &since, &done); rounds++) {
+        aqc_progress();
+        aqc_pause(rounds);
+    }
+    uint64_t until = aqi_now_ns() + AQC_PATIENCE_NS;
+    while (!aqi_list_is_empty(conns)) {
+        struct aqc_conn *conn = AQI_OF(conns->next, struct aqc_conn, link);
         uint64_t now = aqi_now_ns();
         bool wait = conn_is_flushed(conn) && now + CONN_LEAST_NS < until;
         conn_close(conn, wait ? until - now : CONN_LEAST_NS);
@@ -244,7 +201,12 @@ int cci_disconnect(cci_connection_t *connection)
     if (connection == NULL) return CCI_EINVAL;
     if (aqc.forked) return CCI_SUCCESS;
     aqc_enter();
-    aqc_conn_close(AQI_OF(connection, struct aqc_conn, pub));
+    struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
+    struct aqi_node alone;
+    aqi_list_init(&alone);
+    aqi_list_remove(&conn->link);
+    aqi_list_append(&alone, &conn->link);
+    aqc_conn_close_all(&alone);
     aqc_unlock();
     return CCI_SUCCESS;
 }
@@ -263,50 +225,52 @@ static uint64_t conn_patience(const struct timeval *timeout)
  * Join a multicast group, on the interface of the device unless the URI specifies one. There is no
  * server that could answer or receive data.
  */
-static aq_status conn_join_group(struct aqc_conn *conn, const char *uri)
+static aq_status conn_join_group(struct aqc_conn *conn, const char *uri, aq_connect_params *params)
 {
     char at_interface[320];
     bool sends = conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX;
     const char *port = strstr(uri, "]:"), *address = conn->ep->device->address;
-    aq_connect_params params = aq_connect_defaults();
     if (port == NULL) port = strrchr(uri, ':');
     if (port != NULL && *address != '\0' && strchr(uri, '%') == NULL) {
         snprintf(at_interface, sizeof(at_interface), "%.*s%%%s%s", (int)(port - uri), uri, address,
                  port);
         uri = at_interface;
     }
-    params.flags = (sends ? AQ_CONNECT_GROUP_SEND : AQ_CONNECT_GROUP_RECEIVE) |
-                   (conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0);
-    params.context = conn;
-    return aq_connect_start(uri, &params, &conn->link_to);
+    params->flags |= sends ? AQ_CONNECT_GROUP_SEND : AQ_CONNECT_GROUP_RECEIVE;
+    return aq_connect_start(uri, params, &conn->link_to);
 }
 
 static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *data, uint32_t len,
-                           uint64_t patience)
+                           const struct timeval *timeout)
 {
-    unsigned char all[sizeof(struct conn_hello) + CCI_CONN_REQ_LEN];
-    const struct conn_hello hello = {.magic = conn_magic(),
-                                     .attribute = (uint32_t)conn->pub.attribute,
-                                     .max_send_size = conn->ep->device->pub.max_send_size};
+    struct {
+        struct conn_hello hello;
+        unsigned char data[CCI_CONN_REQ_LEN];
+    } call = {.hello = {.magic = conn_magic(),
+                        .attribute = (uint32_t)conn->pub.attribute,
+                        .max_send_size = conn->pub.max_send_size}};
     aq_connect_params params = aq_connect_defaults();
-    memcpy(all, &hello, sizeof(hello));
-    if (len != 0) memcpy(all + sizeof(hello), data, len);
-    params.data = all;
-    params.nbytes = sizeof(hello) + len;
-    params.timeout_ns = patience;
-    params.flags = AQ_CONNECT_ORDERED | (conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0);
+    params.flags = conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0;
     params.context = conn;
+    if (conn->group) return conn_join_group(conn, uri, &params);
+    if (len != 0) memcpy(call.data, data, len);
+    params.data = &call;
+    params.nbytes = sizeof(call.hello) + len;
+    params.timeout_ns = conn_patience(timeout);
+    params.flags |= AQ_CONNECT_ORDERED;
     return aq_connect_start(uri, &params, &conn->link_to);
 }
 
-static void conn_failed(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
+/* The result of a call, or of accepting one. */
+static cci_event_type_t conn_result(const struct aqc_conn *conn)
 {
-    aqc_event_about(conn, type, status);
-    conn_remove(conn);
-    conn_set_state(conn, AQC_GONE);
-    aqc_conn_release(conn);
-    conn->left = true;
-    aqc_conn_unref(conn);
+    return conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT;
+}
+
+static void conn_failed(struct aqc_conn *conn, cci_status_t status)
+{
+    aqc_event_about(conn, conn_result(conn), status);
+    conn_end(conn, AQC_PATIENCE_NS);
 }
 
 int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr,
@@ -320,19 +284,12 @@ int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *da
     struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     if (!aqc_uri_inside(ep->device->kind, server_uri, uri, sizeof(uri))) return CCI_EINVAL;
     aqc_enter();
-    struct aqc_conn *conn = conn_new(ep, AQC_GONE, context);
-    int status = conn != NULL ? CCI_SUCCESS : CCI_ENOMEM;
-    if (conn != NULL) {
-        conn->pub.attribute = attribute;
-        conn_set_state(conn, AQC_CALLING);
-        aq_status st = aqc_conn_is_group(conn)
-                           ? conn_join_group(conn, uri)
-                           : conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
-        /* Report failure by an event: programs retry after an event, but exit if a call fails. */
-        if (st != AQ_OK) conn_failed(conn, CCI_EVENT_CONNECT, aqc_status(st));
-    }
+    struct aqc_conn *conn = conn_new(ep, AQC_CALLING, attribute, context);
+    aq_status st = conn != NULL ? conn_call(conn, uri, data_ptr, data_len, timeout) : AQ_OK;
+    /* Report failure by an event: programs retry after an event, but exit if a call fails. */
+    if (st != AQ_OK) conn_failed(conn, aqc_status(st));
     aqc_unlock();
-    return status;
+    return conn != NULL ? CCI_SUCCESS : CCI_ENOMEM;
 }
 
 /* --- incoming requests ----------------------------------------------------------------------- */
@@ -347,71 +304,67 @@ static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_i
     return hello->magic == conn_magic() && ordered ? hello : NULL;
 }
 
-/* Reject a request that was not made by this library. */
-static void conn_reject(aq_connection *below)
+static void conn_refuse(aq_connection *below, uint32_t code, const char *why)
 {
-    aq_connection_info info;
+    if (aq_connection_reject(below, code, why) != AQ_OK) (void)aq_connection_close(below);
+}
+
+/* Reject a request that was not made by this version of the library. */
+static void conn_refuse_stranger(aq_connection *below, const aq_connection_info *info)
+{
     uint32_t magic = 0;
     char why[200] = "the caller is not a CCI program";
-    if (aq_connection_query(below, &info) == AQ_OK && info.nbytes >= sizeof(magic))
-        memcpy(&magic, info.data, sizeof(magic));
+    if (info->nbytes >= sizeof(magic)) memcpy(&magic, info->data, sizeof(magic));
     bool other = (magic & 0xffffff) == CONN_MAGIC && magic != conn_magic();
     if (other) {
         aqi_wire_differs(why, sizeof(why), AQI_WIRE_CCI, "the caller", magic >> 24, "the server");
         aqi_log(AQI_LOG_WARN, "cci", "refused a connection request: %s", why);
     }
-    if (aq_connection_reject(below, other ? CONN_OTHER : 0, why) != AQ_OK)
-        (void)aq_connection_close(below);
+    conn_refuse(below, other ? CONN_OTHER : 0, why);
 }
 
-static void conn_limit(struct aqc_conn *conn, const struct conn_hello *hello)
+static void conn_limit(struct aqc_conn *conn, size_t most)
 {
-    uint32_t own = conn->ep->device->pub.max_send_size;
-    conn->pub.max_send_size = own < hello->max_send_size ? own : hello->max_send_size;
+    conn->pub.max_send_size = (uint32_t)aqi_min(conn->pub.max_send_size, most);
 }
 
 static void conn_requested(struct aqc_ep *ep, aq_connection *below)
 {
-    aq_connection_info info;
+    aq_connection_info info = {0};
     const struct conn_hello *hello = conn_hello(below, &info);
     if (hello == NULL) {
-        conn_reject(below);
+        conn_refuse_stranger(below, &info);
         return;
     }
+    struct aqc_conn *conn =
+        conn_new(ep, AQC_REQUESTED, (cci_conn_attribute_t)hello->attribute, NULL);
     uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
-    struct aqc_event *event = aqc_event_new(ep, len);
-    struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_REQUESTED, NULL) : NULL;
-    if (conn == NULL) {
-        if (event != NULL) aqc_event_free(event);
-        if (aq_connection_reject(below, 0, "out of memory") != AQ_OK)
-            (void)aq_connection_close(below);
+    struct aqc_event *event = conn != NULL ? aqc_event_new(ep, conn, len) : NULL;
+    if (event == NULL) {
+        conn_refuse(below, 0, "out of memory");
+        if (conn != NULL) conn_end(conn, 0);
         return;
     }
     conn->link_to = below;
-    conn->pub.attribute = (cci_conn_attribute_t)hello->attribute;
-    conn_limit(conn, hello);
+    conn_limit(conn, hello->max_send_size);
     aq_connection_set_context(below, conn);
     /* A copy: the program may read it until it returns the event, and the connection may end
      * earlier. */
-    void *data = len != 0 ? AQC_PAYLOAD(event) : NULL;
-    if (len != 0) memcpy(data, hello + 1, len);
-    event->pub.request = (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
-                                                            .data_len = len,
-                                                            .data_ptr = data,
-                                                            .attribute = conn->pub.attribute};
-    event->conn = conn;
+    memcpy(aqc_payload(event), hello + 1, len);
+    event->pub.request =
+        (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
+                                           .data_len = len,
+                                           .data_ptr = len != 0 ? aqc_payload(event) : NULL,
+                                           .attribute = conn->pub.attribute};
     event->answered = false;
-    conn->asked = true;
-    conn->refs++;
     aqc_event_push(event);
 }
 
-/* The connection of a pending request; NULL: it is no request, or has been answered. */
-static struct aqc_conn *conn_of_request(cci_event_t *request)
+/* Begin to answer a request. Returns NULL if it is none, or has been answered. */
+static struct aqc_conn *conn_answer(cci_event_t *request)
 {
     struct aqc_event *event = AQI_OF(request, struct aqc_event, pub);
-    if (request == NULL || request->type != CCI_EVENT_CONNECT_REQUEST || event->answered)
-        return NULL;
+    if (request->type != CCI_EVENT_CONNECT_REQUEST || event->answered) return NULL;
     event->answered = true;
     return event->conn;
 }
@@ -420,7 +373,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
 {
     if (conn_req == NULL) return CCI_EINVAL;
     aqc_enter();
-    struct aqc_conn *conn = conn_of_request(conn_req);
+    struct aqc_conn *conn = conn_answer(conn_req);
     if (conn != NULL) {
         const struct conn_hello hello = {.magic = conn_magic(),
                                          .max_send_size = conn->ep->device->pub.max_send_size};
@@ -429,12 +382,10 @@ int cci_accept(cci_event_t *conn_req, const void *context)
         params.nbytes = sizeof(hello);
         params.context = conn;
         conn->pub.context = (void *)(uintptr_t)context;
-        aq_status st =
-            conn->state == AQC_REQUESTED ? aq_connection_accept(conn->link_to, &params) : AQ_EPEER;
-        if (st == AQ_OK)
+        if (!conn->left && aq_connection_accept(conn->link_to, &params) == AQ_OK)
             conn_set_state(conn, AQC_JOINING);
         else
-            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller has stopped waiting */
+            conn_failed(conn, CCI_ETIMEDOUT); /* the caller has stopped waiting */
     }
     aqc_unlock();
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
@@ -444,12 +395,11 @@ int cci_reject(cci_event_t *conn_req)
 {
     if (conn_req == NULL) return CCI_EINVAL;
     aqc_enter();
-    struct aqc_conn *conn = conn_of_request(conn_req);
-    if (conn != NULL && conn->state == AQC_REQUESTED) {
-        aq_connection *below = conn->link_to;
+    struct aqc_conn *conn = conn_answer(conn_req);
+    if (conn != NULL && !conn->left) {
+        conn_refuse(conn->link_to, 0, NULL);
         conn->link_to = NULL;
-        conn_set_state(conn, AQC_GONE);
-        if (aq_connection_reject(below, 0, NULL) != AQ_OK) (void)aq_connection_close(below);
+        conn_end(conn, 0);
     }
     aqc_unlock();
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
@@ -457,41 +407,41 @@ int cci_reject(cci_event_t *conn_req)
 
 /* --- events of connections -------------------------------------------------------------------- */
 
-static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
+void aqc_conn_keepalive(struct aqc_conn *conn, uint32_t us)
+{
+    conn->keepalive = us;
+    if (conn->state == AQC_OPEN && !conn->group)
+        (void)!aq_connection_keepalive(conn->link_to, (uint64_t)us * 1000);
+}
+
+bool aqc_conn_open(struct aqc_conn *conn)
 {
     aq_connection_info info;
     const struct conn_hello none = {.max_send_size = AQC_MESSAGE};
-    const struct conn_hello *hello =
-        aqc_conn_is_group(conn) ? &none : conn_hello(conn->link_to, &info);
-    if (hello == NULL) {
-        conn_failed(conn, type, CCI_ECONNREFUSED);
-        return;
-    }
-    conn_limit(conn, hello);
+    if (conn->state != AQC_CALLING && conn->state != AQC_JOINING) return conn->state == AQC_OPEN;
+    const struct conn_hello *hello = conn->group ? &none : conn_hello(conn->link_to, &info);
+    if (hello == NULL) return false;
+    cci_event_type_t type = conn_result(conn);
     conn->team = aq_connection_team(conn->link_to);
-    size_t most = aq_am_max_medium(conn->team);
-    conn->pub.max_send_size = (uint32_t)aqi_min(conn->pub.max_send_size, most);
-    conn_set_state(conn, AQC_OPEN);
+    conn_limit(conn, aqi_min(hello->max_send_size, aq_am_max_medium(conn->team)));
     conn->send_timeout = conn->ep->send_timeout;
     conn->keepalive = conn->ep->keepalive;
-    aqc_conn_watch(conn);
+    conn_set_state(conn, AQC_OPEN);
     aqc_event_about(conn, type, CCI_SUCCESS);
-    aqc_conn_opened(conn);
+    return true;
 }
 
 /* The peer has closed the connection or was lost. */
 static void conn_lost(struct aqc_conn *conn, cci_status_t status)
 {
     if (conn->state == AQC_CALLING || conn->state == AQC_JOINING) {
-        conn_failed(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT,
-                    status);
+        conn_failed(conn, status);
     } else if (conn->state == AQC_OPEN) {
         conn_set_state(conn, AQC_GONE);
         aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
-        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn);
+        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn, AQC_PATIENCE_NS);
     } else {
-        conn_set_state(conn, AQC_GONE);
-        if (!conn->asked && !conn->left) aqc_conn_close(conn);
+        conn_end(conn, AQC_PATIENCE_NS);
     }
 }
 
@@ -499,8 +449,7 @@ static void conn_silent(struct aqc_conn *conn)
 {
     conn->silent = conn->leaving;
     if (conn->keepalive == 0 || conn->leaving) return;
-    conn->keepalive = 0; /* disabled until it is set again */
-    aqc_conn_watch(conn);
+    aqc_conn_keepalive(conn, 0); /* disabled until it is set again */
     aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
 }
 
@@ -513,26 +462,25 @@ static void conn_event(const aq_connection_event *event)
          * reaches this host. */
         aqc_ep_interface(event->context,
                          event->type == AQ_LISTENER_UP || event->status == AQ_EPEER);
-        return;
-    }
-    if (event->type == AQ_CONNECTION_REQUEST) {
+    } else if (event->type == AQ_CONNECTION_REQUEST) {
         conn_requested(event->context, event->connection);
-        return;
-    }
-    if (conn == NULL || conn->link_to != event->connection) {
+    } else if (conn == NULL || conn->link_to != event->connection) {
         (void)aq_connection_close(event->connection);
-        return;
-    }
-    /* Log the reason: the program only gets a status. */
-    if (event->type == AQ_CONNECTION_FAILED &&
-        aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
-        aqi_log(AQI_LOG_WARN, "cci", "a server refused the connection request: %s", info.reason);
-    if (event->type == AQ_CONNECTION_SILENT)
+    } else if (event->type == AQ_CONNECTION_SILENT) {
         conn_silent(conn);
-    else if (event->type == AQ_CONNECTION_OPENED)
-        conn_opened(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT);
-    else
+    } else if (event->type == AQ_CONNECTION_OPENED) {
+        if (aqc_conn_open(conn))
+            aqc_conn_keepalive(conn, conn->keepalive);
+        else
+            conn_failed(conn, CCI_ECONNREFUSED);
+    } else {
+        /* Log the reason: the program only gets a status. */
+        if (event->type == AQ_CONNECTION_FAILED &&
+            aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
+            aqi_log(AQI_LOG_WARN, "cci", "a server refused the connection request: %s",
+                    info.reason);
         conn_lost(conn, aqc_status(event->status));
+    }
 }
 
 void aqc_conn_events(void)

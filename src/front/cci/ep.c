@@ -1,16 +1,14 @@
-/* cci: endpoints and their events. */
+/* cci: endpoints, their events and options. */
 #include "front/cci/impl.h"
 
 #include "base/fail.h"
 #include "base/log.h"
-#include "lib/alone.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 
 enum {
-    EP_TAKES = 8, /* events returned between two rounds of progress */
+    EP_TAKES = 8,  /* events returned between two rounds of progress */
+    EP_SPINS = 16, /* consecutive empty polls by a program that does not sleep */
     EP_TRIES = 8,
     EP_NUMBERS = 1000 /* tried for an endpoint: programs may share "pid" and "id" of a device */
 };
@@ -20,24 +18,8 @@ enum {
 /* Whether arrivals for the library make the handle readable. */
 static void ep_watch(struct aqc_ep *ep, bool on)
 {
-    struct epoll_event wanted = {.events = EPOLLIN};
-    if (on == ep->watches) return;
-    if (epoll_ctl(ep->handle, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, aqc.fd, &wanted) == 0)
+    if (on != ep->watches && lib_alone_handle_watch(&ep->handle, aqc.thread.fd, on))
         ep->watches = on;
-}
-
-static int ep_open_handle(struct aqc_ep *ep)
-{
-    struct epoll_event wanted = {.events = EPOLLIN};
-    ep->handle = epoll_create1(EPOLL_CLOEXEC);
-    ep->signal = aqi_kick_new();
-    if (ep->handle < 0 || ep->signal < 0) return CCI_ENOMEM;
-    if (epoll_ctl(ep->handle, EPOLL_CTL_ADD, ep->signal, &wanted) != 0) return CCI_ENOMEM;
-    ep_watch(ep, true);
-    if (!ep->watches) return CCI_ENOMEM;
-    ep->has_handle = true;
-    aqc.handles++;
-    return CCI_SUCCESS;
 }
 
 static void ep_set_signal(struct aqc_ep *ep, bool on)
@@ -45,15 +27,15 @@ static void ep_set_signal(struct aqc_ep *ep, bool on)
     if (on == ep->signaled) return;
     ep->signaled = on;
     if (on)
-        aqi_kick(ep->signal);
+        aqi_kick(ep->handle.kick);
     else
-        (void)aqi_kick_take(ep->signal);
+        (void)aqi_kick_take(ep->handle.kick);
 }
 
 void aqc_ep_signal(struct aqc_ep *ep)
 {
     ep->spins = 0;
-    if (!ep->has_handle) return;
+    if (ep->handle.fd < 0) return;
     ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
     ep_watch(ep, true);
 }
@@ -61,17 +43,12 @@ void aqc_ep_signal(struct aqc_ep *ep)
 /* The program may sleep next: the handle must become readable when there is an event. */
 static void ep_park(struct aqc_ep *ep)
 {
+    unsigned tries = 0;
     ep_watch(ep, true);
-    for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < EP_TRIES; i++) {
-        if (aqc_may_sleep()) break;
+    while (aqi_list_is_empty(&ep->queue) && aqc_may_sleep() == 0 && ++tries < EP_TRIES)
         aqc_progress();
-        /* Make the program call again. */
-        if (i == EP_TRIES - 1) {
-            ep_set_signal(ep, true);
-            return;
-        }
-    }
-    ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+    /* After the last try, make the program call again. */
+    ep_set_signal(ep, !aqi_list_is_empty(&ep->queue) || tries == EP_TRIES);
 }
 
 /*
@@ -106,27 +83,25 @@ static int ep_listen(struct aqc_ep *ep, const char *service)
 
 static int ep_open(struct aqc_ep *ep, const char *service, cci_os_handle_t *fd)
 {
-    int status = aqc_thread_start();
-    if (status == CCI_SUCCESS) status = ep_listen(ep, service);
-    if (status == CCI_SUCCESS && fd != NULL) {
-        status = ep_open_handle(ep);
-        *fd = ep->handle;
-    }
-    return status;
+    if (lib_alone_thread_start(&aqc.thread) != 0) return CCI_ENOMEM;
+    int status = ep_listen(ep, service);
+    if (status != CCI_SUCCESS || fd == NULL) return status;
+    if (lib_alone_handle_open(&ep->handle) != 0) return CCI_ENOMEM;
+    ep_park(ep); /* programs may sleep before their first poll */
+    *fd = ep->handle.fd;
+    return ep->watches ? CCI_SUCCESS : CCI_ENOMEM;
 }
 
 void aqc_ep_close(struct aqc_ep *ep)
 {
-    aqc_conn_close_all(ep);
+    aqc_conn_close_all(&ep->conns);
     (void)aq_listener_close(ep->listener);
     struct aqi_node *lists[] = {&ep->queue, &ep->lent};
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
         while (!aqi_list_is_empty(lists[i]))
             aqc_event_free(AQI_OF(lists[i]->next, struct aqc_event, link));
     aqc_rma_close(ep);
-    if (ep->handle >= 0) close(ep->handle);
-    if (ep->signal >= 0) close(ep->signal);
-    if (ep->has_handle) aqc.handles--;
+    lib_alone_handle_close(&ep->handle);
     aqi_list_remove(&ep->link);
     free(ep);
 }
@@ -147,50 +122,48 @@ static int ep_choose_device(const cci_device_t *device, struct aqc_device **foun
     return device == NULL ? CCI_ENODEV : CCI_EINVAL;
 }
 
-static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t **endpoint,
-                     cci_os_handle_t *fd)
+static struct aqc_ep *ep_new(struct aqc_device *device)
 {
-    struct aqc_device *found;
-    if (aqc.users == 0 || aqc.forked) return CCI_ERROR;
-    int status = ep_choose_device(device, &found);
-    if (status != CCI_SUCCESS) return status;
     struct aqc_ep *ep = calloc(1, sizeof(*ep));
-    if (ep == NULL) return CCI_ENOMEM;
-    ep->pub.device = &found->pub;
-    ep->device = found;
-    ep->handle = ep->signal = -1;
+    if (ep == NULL) return NULL;
+    ep->pub.device = &device->pub;
+    ep->device = device;
+    ep->handle = (struct lib_alone_handle){-1, -1};
     aqi_list_init(&ep->conns);
     aqi_list_init(&ep->queue);
     aqi_list_init(&ep->lent);
     aqi_list_append(&aqc.eps, &ep->link);
-    status = ep_open(ep, service, fd);
-    if (status != CCI_SUCCESS) {
+    return ep;
+}
+
+static int ep_create(const cci_device_t *device, const char *service, int flags,
+                     cci_endpoint_t **endpoint, cci_os_handle_t *fd)
+{
+    struct aqc_device *found = NULL;
+    if (endpoint == NULL || flags != 0) return CCI_EINVAL;
+    aqc_enter();
+    int status = aqc.users == 0 || aqc.forked ? CCI_ERROR : ep_choose_device(device, &found);
+    struct aqc_ep *ep = status == CCI_SUCCESS ? ep_new(found) : NULL;
+    if (status == CCI_SUCCESS) status = ep != NULL ? ep_open(ep, service, fd) : CCI_ENOMEM;
+    if (status == CCI_SUCCESS)
+        *endpoint = &ep->pub;
+    else if (ep != NULL)
         aqc_ep_close(ep);
-        return status;
-    }
-    if (ep->has_handle) ep_park(ep); /* programs may sleep before their first poll */
-    *endpoint = &ep->pub;
-    return CCI_SUCCESS;
+    aqc_unlock();
+    return status;
 }
 
 int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint,
                         cci_os_handle_t *fd)
 {
-    if (endpoint == NULL || flags != 0) return CCI_EINVAL;
-    aqc_enter();
-    int status = ep_create(device, NULL, endpoint, fd);
-    aqc_unlock();
-    return status;
+    return ep_create(device, NULL, flags, endpoint, fd);
 }
 
 int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
                            cci_endpoint_t **endpoint, cci_os_handle_t *fd)
 {
-    if (device == NULL || service == NULL || endpoint == NULL || flags != 0) return CCI_EINVAL;
-    aqc_enter();
-    int status = ep_create(device, service, endpoint, fd);
-    aqc_unlock();
-    return status;
+    if (device == NULL || service == NULL) return CCI_EINVAL;
+    return ep_create(device, service, flags, endpoint, fd);
 }
 
 int cci_destroy_endpoint(cci_endpoint_t *endpoint)
@@ -211,30 +184,11 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags)
 
 /* --- events ---------------------------------------------------------------------------------- */
 
-struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len)
-{
-    struct aqi_pool *pool = len <= AQC_SMALL ? &aqc.small : NULL;
-    uint8_t size = 0;
-    struct aqc_event *event = pool != NULL
-                                  ? aqi_pool_get(pool)
-                                  : aqc_room_get(sizeof(struct aqc_event) + 16 + len, &size);
-    if (event == NULL) return NULL;
-    event->size = size;
-    event->pool = pool;
-    event->ep = ep;
-    event->conn = NULL;
-    aqi_list_init(&event->link);
-    return event;
-}
-
 void aqc_event_free(struct aqc_event *event)
 {
     struct aqc_conn *conn = event->conn;
     aqi_list_remove(&event->link);
-    if (event->pool != NULL)
-        aqi_pool_put(event->pool, event);
-    else
-        aqc_room_put(event, event->size);
+    aqi_stash_put(&aqc.stash, event);
     if (conn != NULL) aqc_conn_unref(conn);
 }
 
@@ -243,12 +197,12 @@ void aqc_event_push(struct aqc_event *event)
     struct aqc_ep *ep = event->ep;
     aqi_list_append(&ep->queue, &event->link);
     /* A thread may be sleeping on the handle, and what arrived is no longer seen there. */
-    if (AQI_UNLIKELY(ep->has_handle && ep != aqc.served)) ep_set_signal(ep, true);
+    if (AQI_UNLIKELY(ep->handle.fd >= 0 && ep != aqc.served)) ep_set_signal(ep, true);
 }
 
 void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
 {
-    struct aqc_event *event = aqc_event_new(conn->ep, 0);
+    struct aqc_event *event = aqc_event_new(conn->ep, conn, 0);
     if (event == NULL) return;
     struct cci_connection *known = status == CCI_SUCCESS ? &conn->pub : NULL;
     if (type == CCI_EVENT_KEEPALIVE_TIMEDOUT)
@@ -257,32 +211,18 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
     else
         event->pub.connect = (struct cci_event_connect){
             .type = type, .status = status, .context = conn->pub.context, .connection = known};
-    event->conn = conn;
-    conn->refs++;
     aqc_event_push(event);
 }
 
 void aqc_ep_interface(struct aqc_ep *ep, bool up)
 {
     aqc_device_set_up(ep->device, up);
-    struct aqc_event *event = up || ep->failed ? NULL : aqc_event_new(ep, 0);
+    struct aqc_event *event = up || ep->failed ? NULL : aqc_event_new(ep, NULL, 0);
     ep->failed = !up;
     if (event == NULL) return;
     event->pub.dev_failed = (struct cci_event_endpoint_device_failed){
         .type = CCI_EVENT_ENDPOINT_DEVICE_FAILED, .endpoint = &ep->pub};
     aqc_event_push(event);
-}
-
-/* No event is left to take: peers may be waiting for room. */
-static void ep_tell_room(struct aqc_ep *ep)
-{
-    ep->tight = false;
-    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
-        struct aqc_conn *conn = AQI_OF(at, struct aqc_conn, link);
-        if (!aqc_conn_owes_room(conn)) continue;
-        aqc_conn_activate(conn);
-        ep->tight = true; /* until the note has been sent */
-    }
 }
 
 static int ep_take(struct aqc_ep *ep, cci_event_t **event)
@@ -312,49 +252,109 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     aqc.served = ep;
     int status = ep_take(ep, event);
     aqc.served = NULL;
-    if (AQI_UNLIKELY(ep->tight) && aqi_list_is_empty(&ep->queue)) ep_tell_room(ep);
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
-    if (ep->has_handle && spins <= AQC_SPINS) {
-        if (spins < AQC_SPINS)
-            ep_park(ep);
-        else
-            ep_unpark(ep);
-    }
+    if (ep->handle.fd >= 0 && spins < EP_SPINS)
+        ep_park(ep);
+    else if (ep->handle.fd >= 0 && spins == EP_SPINS)
+        ep_unpark(ep);
     aqc_unlock();
     aqi_big_yield(&aqc.lock);
     lib_alone_yield(spins);
     return status;
 }
 
-static void ep_returned(struct aqc_event *event)
-{
-    struct aqc_conn *conn = event->conn;
-    if (event->pub.type == CCI_EVENT_RECV && conn != NULL) {
-        conn->freed += event->units;
-        conn->held -= event->units;
-        if (conn->starved && conn->held <= AQC_WINDOW - AQC_LARGEST) {
-            conn->starved = false;
-            conn->ep->starved--;
-        }
-        if (aqc_conn_owes_room(conn))
-            aqc_conn_activate(conn);
-        else if (aqc_conn_is_tight(conn))
-            event->ep->tight = true;
-    }
-    bool refused = false;
-    if (event->pub.type == CCI_EVENT_CONNECT_REQUEST) {
-        conn->asked = false;
-        refused = conn->state == AQC_GONE && !conn->left;
-    }
-    if (refused) aqc_conn_close(conn);
-    aqc_event_free(event);
-}
-
 int cci_return_event(cci_event_t *event)
 {
     if (event == NULL) return CCI_EINVAL;
     aqc_enter();
-    ep_returned(AQI_OF(event, struct aqc_event, pub));
+    struct aqc_event *own = AQI_OF(event, struct aqc_event, pub);
+    if (event->type == CCI_EVENT_RECV) aqc_conn_returned(own->conn, own->units);
+    aqc_event_free(own);
     aqc_unlock();
     return CCI_SUCCESS;
+}
+
+/* --- options --------------------------------------------------------------------------------- */
+
+/* NULL: the handle of an option is that of a connection. */
+static struct aqc_ep *ep_of_handle(const void *handle)
+{
+    for (struct aqi_node *at = aqc.eps.next; at != &aqc.eps; at = at->next)
+        if (&AQI_OF(at, struct aqc_ep, link)->pub == handle) return AQI_OF(at, struct aqc_ep, link);
+    return NULL;
+}
+
+/* The value of an option that is a number. NULL: it is none, or not one of this kind of handle. */
+static uint32_t *ep_option(struct aqc_ep *ep, const void *handle, cci_opt_name_t name)
+{
+    static uint32_t receives = AQC_WINDOW / 2 /* of minimum-size messages */, sends = AQC_QUEUED;
+    struct aqc_conn *conn = AQI_OF(handle, struct aqc_conn, pub);
+    switch (name) {
+    case CCI_OPT_ENDPT_SEND_TIMEOUT:
+        return ep != NULL ? &ep->send_timeout : NULL;
+    case CCI_OPT_ENDPT_RECV_BUF_COUNT:
+        return ep != NULL ? &receives : NULL;
+    case CCI_OPT_ENDPT_SEND_BUF_COUNT:
+        return ep != NULL ? &sends : NULL;
+    case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
+        return ep != NULL ? &ep->keepalive : NULL;
+    case CCI_OPT_CONN_SEND_TIMEOUT:
+        return ep == NULL ? &conn->send_timeout : NULL;
+    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
+        return ep == NULL ? &conn->keepalive : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static int ep_set_option(const void *handle, cci_opt_name_t name, const void *val)
+{
+    struct aqc_ep *ep = ep_of_handle(handle);
+    uint32_t *value = ep_option(ep, handle, name);
+    if (value == NULL) return CCI_EINVAL;
+    if (name == CCI_OPT_ENDPT_RECV_BUF_COUNT || name == CCI_OPT_ENDPT_SEND_BUF_COUNT)
+        return CCI_ERR_NOT_IMPLEMENTED;
+    memcpy(value, val, sizeof(*value));
+    if (name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT)
+        aqc_conn_keepalive(AQI_OF(handle, struct aqc_conn, pub), *value);
+    if (name == CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT)
+        for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next)
+            aqc_conn_keepalive(AQI_OF(at, struct aqc_conn, link), *value);
+    return CCI_SUCCESS;
+}
+
+int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
+{
+    if (handle == NULL || val == NULL) return CCI_EINVAL;
+    aqc_enter();
+    int status = ep_set_option(handle, name, val);
+    aqc_unlock();
+    return status;
+}
+
+static int ep_get_option(const void *handle, cci_opt_name_t name, void *val)
+{
+    struct aqc_ep *ep = ep_of_handle(handle);
+    const uint32_t *value = ep_option(ep, handle, name);
+    if (value != NULL) {
+        memcpy(val, value, sizeof(*value));
+    } else if (ep != NULL && name == CCI_OPT_ENDPT_RMA_ALIGN) {
+        memset(val, 0, sizeof(cci_alignment_t));
+    } else if (ep != NULL && name == CCI_OPT_ENDPT_URI) {
+        char *uri = aqc_uri_outside(ep->device->kind, aq_listener_uri(ep->listener));
+        if (uri == NULL) return CCI_ENOMEM;
+        memcpy(val, &uri, sizeof(uri));
+    } else {
+        return CCI_EINVAL;
+    }
+    return CCI_SUCCESS;
+}
+
+int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val)
+{
+    if (handle == NULL || val == NULL) return CCI_EINVAL;
+    aqc_enter();
+    int status = ep_get_option(handle, name, val);
+    aqc_unlock();
+    return status;
 }

@@ -6,29 +6,23 @@
 #define AQC_IMPL_H
 
 #include "base/inet.h"
-#include "base/iov.h"
 #include "base/kick.h"
 #include "base/list.h"
-#include "base/pool.h"
-#include "base/spin.h"
+#include "base/stash.h"
+#include "lib/alone.h"
 
 #include <aqueduct/aqueduct.h>
 #include <cci.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     AQC_MESSAGE = 65408, /* maximum message size; a device may have a lower one */
     AQC_DEVICES = 32,
-    AQC_KEYS = 32,   /* maximum keys of a device */
-    AQC_SMALL = 256, /* maximum message size for events of the pool */
-    AQC_ROOM_SIZES = 9,
+    AQC_KEYS = 32,       /* maximum keys of a device */
     AQC_QUEUED = 16384,  /* maximum queued sends of a connection */
     AQC_UNIT = 64,       /* bytes: a message's memory at the receiver is counted in units of this */
     AQC_WINDOW = 131072, /* maximum units of a connection held by its receiver, 8 MB */
-    AQC_LARGEST = 2 + AQC_MESSAGE / AQC_UNIT, /* units of the largest message */
-    AQC_SPINS = 16 /* consecutive empty polls by a program that does not sleep */
+    AQC_LARGEST = 2 + AQC_MESSAGE / AQC_UNIT /* units of the largest message */
 };
 
 /* --- devices --------------------------------------------------------------------------------- */
@@ -72,52 +66,39 @@ char *aqc_uri_outside(enum aqc_kind kind, const char *inside);
 
 /* --- endpoints and their events -------------------------------------------------------------- */
 
-struct aqc_conn;
-
-struct aqc_mr {
-    struct cci_rma_handle pub; /* a copy of the region's handle */
-    struct aqc_mr *next;       /* in its bucket of aqc_ep.mrs */
-    aq_region *region;
-    unsigned char *addr;
-    uint64_t len;
-};
-static_assert(sizeof(struct cci_rma_handle) == sizeof(aq_region_handle), "it is one");
-
 struct aqc_ep {
     struct cci_endpoint pub;
     struct aqi_node link; /* in aqc.eps */
     struct aqc_device *device;
     aq_listener *listener;
     struct aqi_node conns;
-    struct aqi_node queue; /* events not yet taken by the program */
-    struct aqi_node lent;  /* events taken but not returned */
-    struct aqc_mr **mrs;   /* registrations, hashed by address */
-    size_t mr_count, mr_buckets;
+    struct aqi_node queue;            /* events not yet taken by the program */
+    struct aqi_node lent;             /* events taken but not returned */
+    void *mrs;                        /* registrations, a tree (tsearch) */
     struct aqc_mr *last_mr;           /* most recently used */
     uint32_t send_timeout, keepalive; /* us; 0: none */
     uint32_t starved; /* connections with nearly all of their room held by the program */
     uint32_t takes;   /* events taken since the last progress */
-    bool tight;       /* a connection is (aqc_conn_is_tight), or was */
     unsigned spins;   /* consecutive empty polls */
-    bool has_handle, signaled, watches;
-    bool failed;        /* its device has failed, and that was reported */
-    int handle, signal; /* the epoll set on which the program sleeps; the eventfd in it */
+    bool failed;      /* its device has failed, and that was reported */
+    struct lib_alone_handle handle; /* on which the program sleeps */
+    bool signaled, watches;         /* its kick, and arrivals for the library */
 };
 
-/* Begins with the public part. The payload of a message follows the event. */
+/* Begins with the public part. */
 struct aqc_event {
-    union cci_event pub;
+    alignas(16) union cci_event pub;
     struct aqi_node link;
     struct aqc_ep *ep;
     struct aqc_conn *conn; /* RECV: of the message; CONNECT_REQUEST: requested */
-    struct aqi_pool *pool; /* NULL: allocated by aqc_room_get, with `size` */
-    uint8_t size;
-    uint32_t units; /* RECV */
-    bool answered;  /* CONNECT_REQUEST */
+    uint32_t units;        /* RECV */
+    bool answered;         /* CONNECT_REQUEST */
 };
 
-#define AQC_PAYLOAD(event)                                                                         \
-    ((unsigned char *)(event) + ((sizeof(struct aqc_event) + 15) & ~(size_t)15))
+static inline void *aqc_payload(struct aqc_event *event)
+{
+    return event + 1;
+}
 
 /* Make the handle readable if there are events. */
 void aqc_ep_signal(struct aqc_ep *ep);
@@ -125,13 +106,13 @@ void aqc_ep_close(struct aqc_ep *ep);
 void aqc_ep_interface(struct aqc_ep *ep, bool up); /* of its device */
 
 void aqc_event_push(struct aqc_event *event);
-/* Allocate an event followed by `len` bytes, 16-byte aligned. NULL: out of memory. */
-struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len);
 void aqc_event_free(struct aqc_event *event);
 /* Report an event of a connection: CONNECT, ACCEPT or KEEPALIVE_TIMEDOUT. */
 void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status);
 
 /* --- connections ----------------------------------------------------------------------------- */
+
+#define AQC_PATIENCE_NS UINT64_C(5000000000) /* at a disconnect, for peers that are silent */
 
 enum aqc_state {
     AQC_CALLING,
@@ -143,22 +124,28 @@ enum aqc_state {
 
 enum aqc_type { AQC_SEND, AQC_WRITE, AQC_READ };
 
+/* Operations without a transfer, or without a message, skip stages. */
+enum aqc_stage {
+    AQC_TO_MOVE, /* its transfer waits for room, or for a fence */
+    AQC_MOVING,
+    AQC_TO_SEND, /* its message waits for room */
+    AQC_SENT,    /* and not acknowledged yet */
+    AQC_DONE
+};
+
 /* A pending send or RMA, which becomes the SEND event. */
 struct aqc_op {
-    struct aqc_event event;
-    struct aqc_op *next;
-    struct aqi_node rma; /* in aqc_conn.under_way */
+    struct aqc_event event; /* its `link` is in aqc_conn.ops */
     enum aqc_type type;
+    enum aqc_stage stage;
     int flags;
-    bool started, done; /* of the transfer */
-    bool sent;          /* of the message */
-    bool finished;      /* completed, for a blocking caller */
-    cci_status_t status;
-    uint32_t seq;
-    uint32_t len; /* message bytes */
-    void *msg;    /* copy of the message, from aqc_room_get, with `msg_size` */
-    uint8_t msg_size;
-    uint64_t deadline;
+    bool speaks;         /* it has a message */
+    cci_status_t status; /* the first failure */
+    uint32_t seq;        /* AQC_SENT: the message's number */
+    uint32_t len;        /* message bytes */
+    void *msg;           /* copy of the message */
+    uint64_t deadline;   /* UINT64_MAX: none */
+    struct aqi_node rma; /* in aqc_conn.under_way */
     aq_region_handle there;
     uint64_t remote, size; /* `remote` is an offset */
     void *local;
@@ -173,106 +160,67 @@ struct aqc_conn {
     aq_connection *link_to; /* NULL: the peer is gone, and nothing is in flight */
     aq_team *team;
     enum aqc_state state;
+    bool reliable, group;
     cci_status_t broken; /* status with which all sends fail; 0: none */
     uint32_t refs;       /* references held by events */
     bool left;           /* the program must no longer use it */
-    bool asked;          /* the event of its request has not been returned */
     bool leaving;        /* being closed: waits for transfers as long as the peer responds */
     bool silent;         /* `leaving`: it does not */
 
-    struct aqc_op *ops, *last; /* in the order of the calls */
-    struct aqc_op *unstarted;  /* the first that may have a transfer to start */
-    struct aqc_op *unsent;     /* the first that may have a message to send */
-    struct aqi_node under_way; /* transfers in flight */
-    uint32_t moved;            /* transfers completed */
-    uint32_t queued;           /* ops not yet sent or started */
-    uint32_t seq, acked;       /* messages sent, and those acknowledged by the peer's library */
+    struct aqi_node ops;        /* in the order of the calls */
+    struct aqi_node *unstarted; /* in `ops`: the first that may be AQC_TO_MOVE */
+    struct aqi_node *unsent;    /* the first that may be before AQC_SENT */
+    struct aqi_node under_way;  /* transfers in flight */
+    uint32_t moved;             /* transfers completed */
+    uint32_t queued;            /* ops before AQC_SENT */
+    uint32_t seq, acked;        /* messages sent, and those acknowledged by the peer's library */
     uint32_t units, freed_there;
     bool again; /* Aqueduct returned AQ_AGAIN */
 
     uint32_t got, told; /* messages received in order, and those acknowledged */
     uint32_t held, freed, told_freed;
-    uint64_t tight_since;  /* 0: not known to be tight since it last told its counts */
-    struct aqi_node early; /* messages received before the program was notified of the connection */
-    bool fresh, starved;
-    bool deaf; /* a message was dropped for lack of memory: drop all later ones */
+    uint64_t tight_since; /* when room was released that the peer may wait for; 0: none */
+    bool fresh;           /* a message has arrived since the last round of progress */
+    bool deaf;            /* a message was dropped for lack of memory: drop all later ones */
 
     uint32_t send_timeout, keepalive; /* us; 0: none */
-    bool watched;                     /* counted in aqc.timed */
     uint64_t due;                     /* no send times out earlier */
 };
 
 void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
-/* Remove it and release what it holds; events that refer to it may remain. What was sent before is
- * delivered, unless the peer acknowledges nothing for five seconds or, during transfers, does not
- * respond. */
-void aqc_conn_close(struct aqc_conn *conn);
-/* All of the endpoint, without adding up the delays that silent peers cause. */
-void aqc_conn_close_all(struct aqc_ep *ep);
-/* Close the connection below, which ends all transfers. */
-void aqc_conn_release(struct aqc_conn *conn);
+/*
+ * Remove these connections of an endpoint and release what they hold; events that refer to them may
+ * remain. What was sent before is delivered, unless the peer acknowledges nothing for five seconds
+ * or, during transfers, does not respond.
+ */
+void aqc_conn_close_all(struct aqi_node *conns);
+/* Close the connection below, which ends all transfers. `patience`: for what it has not delivered
+ * yet, in ns. */
+void aqc_conn_release(struct aqc_conn *conn, uint64_t patience);
 void aqc_conn_unref(struct aqc_conn *conn);
+/* Report a connection that is open below. Returns false if the peer is no CCI program. */
+bool aqc_conn_open(struct aqc_conn *conn);
+void aqc_conn_keepalive(struct aqc_conn *conn, uint32_t us);
 cci_status_t aqc_status(aq_status st);
-
-/* Whether the connection is unidirectional, to or from a multicast group. */
-static inline bool aqc_conn_is_group(const struct aqc_conn *conn)
-{
-    return conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX ||
-           conn->pub.attribute == CCI_CONN_ATTR_UU_MC_RX;
-}
-
-static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
-{
-    return conn->pub.attribute < CCI_CONN_ATTR_UU || conn->pub.attribute > CCI_CONN_ATTR_UU_MC_RX;
-}
-
-/* op.c */
-struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
-                          int flags);
-/* Copy the operation's message, which is sent later. */
-bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len);
-void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
-/* Report completed operations, in order. */
-void aqc_op_complete(struct aqc_conn *conn);
-/* Report the sends that have timed out. */
-void aqc_op_expire(struct aqc_conn *conn, uint64_t now);
-int aqc_op_wait(struct aqc_op *op); /* returns the status and frees the operation */
-/* Fail all operations, including later ones. */
-void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
 
 /* message.c */
 aq_status aqc_wire_open(void);
 /* Send queued messages and acknowledgments, as far as credit and room allow. */
 void aqc_conn_push(struct aqc_conn *conn);
-void aqc_conn_opened(struct aqc_conn *conn); /* delivers messages received early */
-void aqc_conn_watch(struct aqc_conn *conn);  /* to be called if its timeouts change */
+/* Fail all operations, including later ones. */
+void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
+/* The program has returned a message of this many units. */
+void aqc_conn_returned(struct aqc_conn *conn, uint32_t units);
 
-/* The program keeps nearly all of the room, and the peer does not know of some that it released. */
-static inline bool aqc_conn_is_tight(const struct aqc_conn *conn)
-{
-    uint32_t owed = conn->freed - conn->told_freed;
-    return owed != 0 && conn->held + owed > AQC_WINDOW - AQC_LARGEST;
-}
-
-bool aqc_conn_is_slow(struct aqc_conn *conn);
-
-/*
- * Whether to tell the peer how much room the program has released. Less than a quarter is not worth
- * a note, since the program will release more, unless it keeps the rest, and has nothing left to
- * take or takes it slowly: the peer may then be waiting for this room.
- */
-static inline bool aqc_conn_owes_room(struct aqc_conn *conn)
-{
-    return conn->freed - conn->told_freed >= AQC_WINDOW / 4 ||
-           (aqc_conn_is_tight(conn) &&
-            (aqi_list_is_empty(&conn->ep->queue) || aqc_conn_is_slow(conn)));
-}
-
-/* room.c. Get at least `len` bytes, and the `size` to return them with. NULL: out of memory. */
-void *aqc_room_get(size_t len, uint8_t *size);
-void aqc_room_put(void *room, uint8_t size); /* NULL is ignored */
-void aqc_rooms_close(void);
+struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
+                          int flags);
+/* Queue an operation, with a copy of its message if that is to be sent, and wait for it if it
+ * blocks. Returns a status; if that is CCI_ENOMEM, the operation is freed. */
+int aqc_op_begin(struct aqc_op *op, const struct iovec *iov, unsigned count);
+void aqc_op_set_stage(struct aqc_conn *conn, struct aqc_op *op, enum aqc_stage stage);
+/* Report completed operations, in order. */
+void aqc_op_complete(struct aqc_conn *conn);
 
 /* rma.c */
 void aqc_rma_push(struct aqc_conn *conn);
@@ -287,59 +235,50 @@ struct aqc {
     bool forked;  /* in a child of the process that initialized the library */
     uint32_t flags;
     aq_team *world;
-    int fd; /* readable if Aqueduct has work, after aq_wait_prepare */
+    struct lib_alone_thread thread;
     struct aqc_device *devices[AQC_DEVICES + 1]; /* NULL-terminated */
     unsigned device_count;
     struct aqi_node eps, active;
     const struct aqc_ep *served; /* polled by the current call */
-    struct aqi_pool ops, small;
-    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* cached memory, and the number of blocks */
-    size_t room_counts[AQC_ROOM_SIZES];
+    struct aqi_stash stash;      /* of events and messages */
     unsigned conns;
-    rlim_t descriptors; /* the limit when it was last checked */
-    unsigned calling;   /* connections being established */
-    unsigned timed;     /* connections with send timeouts */
-    unsigned handles;   /* endpoints with a handle */
+    unsigned calling; /* connections being established */
     unsigned rounds;
-    uint32_t sent;    /* messages sent over udp, which may not leave before the next poll */
-    uint64_t look_at; /* next check for timeouts */
-    /* The progress thread, active while the program makes no call. */
-    _Atomic uint32_t calls;
-    bool asleep;
-    bool thread_runs;
-    atomic_bool thread_stops;
-    int thread_wake;
-    pthread_t thread;
+    uint32_t sent; /* messages sent over udp, which may not leave before the next poll */
 };
 
 extern struct aqc aqc;
 
-static inline void aqc_lock(void)
+/* Allocate an event, followed by `len` bytes of payload. NULL: out of memory. */
+static inline struct aqc_event *aqc_event_new(struct aqc_ep *ep, struct aqc_conn *conn, size_t len)
+{
+    struct aqc_event *event = aqi_stash_get(&aqc.stash, sizeof(*event) + len);
+    if (event == NULL) return NULL;
+    event->ep = ep;
+    event->conn = conn;
+    if (conn != NULL) conn->refs++;
+    aqi_list_init(&event->link);
+    return event;
+}
+
+/* Begin a call of the program. */
+static inline void aqc_enter(void)
 {
     aqi_big_lock(&aqc.lock);
+    (void)lib_alone_thread_called(&aqc.thread);
 }
 static inline void aqc_unlock(void)
 {
     aqi_big_unlock(&aqc.lock);
 }
-void aqc_wake_thread(void);
-/* aqc_lock for calls of the program: the thread need not make progress now. */
-static inline void aqc_enter(void)
-{
-    aqc_lock();
-    /* only written with the lock held */
-    atomic_store_explicit(&aqc.calls, atomic_load_explicit(&aqc.calls, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    if (AQI_UNLIKELY(aqc.asleep)) aqc_wake_thread();
-}
 void aqc_progress(void);
 /* The part that follows aq_poll. */
 void aqc_progress_rest(void);
-/* Returns true if any arrival from now on makes aqc.fd readable. */
-bool aqc_may_sleep(void);
+/* 0: there is work to do. Otherwise any arrival from now on makes the library's descriptor
+ * readable; positive: check again after so many ms. */
+int aqc_may_sleep(void);
 /* Called between two rounds of a blocking call: lets other threads run, and sleeps after many
  * rounds. */
 void aqc_pause(unsigned rounds);
-int aqc_thread_start(void);
 
 #endif
