@@ -1,6 +1,7 @@
 /*
- * Two processes: a program that sleeps on the handle before each poll, one that computes, threads,
- * forks, keepalive of a stopped peer, a peer that dies, and one that stops during a transfer.
+ * Two processes: a program that sleeps on the handle before each poll, connections opened beside
+ * traffic, a program that computes, threads, forks, keepalive of a stopped peer, a peer that dies,
+ * and one that stops during a transfer.
  *
  * usage: processes TRANSPORT
  */
@@ -25,7 +26,8 @@ enum {
     STOPPED = 16,
     SLOW = 350,
     LONG_LEN = 1 << 26,
-    LONG_STOPS = 6
+    LONG_STOPS = 6,
+    OPENINGS = 50
 };
 
 static int (*child_main)(cci_endpoint_t *endpoint, cci_os_handle_t fd);
@@ -207,6 +209,58 @@ static void computing(int argc, char **argv)
     CHECK(write(pipes[1], "g", 1) == 1);
     child_end();
     CHECK(close(back[0]) == 0 && close(back[1]) == 0);
+    CHECK_OK(cci_finalize());
+}
+
+/* Accept calls beside messages on the first connection, until that says "bye". */
+static int accept_beside(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    static bool accepted[OPENINGS];
+    cci_connection_t *first = accept_one(endpoint, fd);
+    for (uint32_t called = 0;;) {
+        cci_event_t *event = next(endpoint, fd);
+        if (event->type == CCI_EVENT_CONNECT_REQUEST) {
+            CHECK_OK(cci_accept(event, &accepted[called++]));
+        } else if (event->type == CCI_EVENT_ACCEPT) {
+            CHECK_OK(event->accept.status);
+            *(bool *)event->accept.context = true;
+        } else {
+            CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+            if (event->recv.connection != first)
+                CHECK(*(bool *)event->recv.connection->context);
+            else if (event->recv.len == 3)
+                break;
+        }
+        CHECK_OK(cci_return_event(event));
+    }
+    for (int i = 0; i < OPENINGS; i++)
+        CHECK(accepted[i]);
+    CHECK_OK(cci_finalize());
+    return 0;
+}
+
+/* A connection is reported before its first message, even if both arrive while the program is
+ * occupied with other messages. */
+static void opening(int argc, char **argv)
+{
+    char *uri = child_start(argc, argv, accept_beside, false);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *first = call(endpoint, -1, uri);
+    for (int i = 0; i < OPENINGS; i++) {
+        cci_event_t *event;
+        CHECK_OK(cci_connect(endpoint, uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, 0, NULL));
+        while (cci_get_event(endpoint, &event) != CCI_SUCCESS)
+            (void)cci_send(first, "x", 1, NULL, CCI_FLAG_SILENT); /* unless there is no room */
+        CHECK_EQUAL(event->type, CCI_EVENT_CONNECT);
+        CHECK_OK(event->connect.status);
+        cci_connection_t *second = event->connect.connection;
+        CHECK_OK(cci_send(second, "y", 1, NULL, CCI_FLAG_BLOCKING));
+        CHECK_OK(cci_return_event(event));
+        CHECK_OK(cci_disconnect(second));
+    }
+    say_bye(endpoint, first, -1);
+    child_end();
     CHECK_OK(cci_finalize());
 }
 
@@ -638,6 +692,7 @@ int main(int argc, char **argv)
     char *copy[] = {argv[0], (char *)(uintptr_t)transport, NULL};
     turns(2, copy, true);
     turns(2, copy, false);
+    opening(2, copy);
     computing(2, copy);
     threads(2, copy);
     forked(2, copy);
