@@ -405,6 +405,7 @@ struct afi_peer {
     struct aqi_node waiting;    /* operations that have not been sent */
     struct aqi_node under_way;  /* operations that have been sent and await an answer */
     uint32_t waiting_count;
+    uint32_t long_writes; /* operations under way whose source the peer fetches into its memory */
 };
 
 /* A pending operation of the program. */
@@ -419,6 +420,7 @@ struct afi_op {
     bool report, fence, tagged, has_data;
     bool injected; /* the program may change the source once its call has returned */
     bool sent;     /* sent, but not answered yet */
+    bool is_long;  /* counted in `long_writes` of the peer */
     uint8_t ack;   /* AFI_ACK_… */
     bool fetches;  /* an atomic operation that returns the old values */
     uint8_t datatype, operation;
@@ -689,6 +691,12 @@ static inline bool afi_wire_is_free(const struct afi_peer *peer)
 {
     return peer->state == AFI_UP && aqi_list_is_empty(&peer->waiting) &&
            (peer->self || aqi_list_is_empty(&peer->notes));
+}
+/* Likewise, and a message need not wait for earlier writes, whose data the receiver of the message
+ * must find in its memory. */
+static inline bool afi_wire_may_send(const struct afi_peer *peer)
+{
+    return afi_wire_is_free(peer) && peer->long_writes == 0;
 }
 /*
  * Send a message that needs no answer to a peer for which nothing is queued; `flags` may have

@@ -76,7 +76,7 @@ static AQI_INLINE void message_left(struct afi_ep *ep, const struct message_send
 /* Send a message immediately, without an operation, as is possible for most. */
 static bool message_sent(struct afi_ep *ep, struct afi_peer *peer, const struct message_send *send)
 {
-    if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_is_free(peer)) return false;
+    if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_may_send(peer)) return false;
     size_t len = afi_iov_len(send->iov, send->count);
     uint8_t flags = message_wire_flags(send);
     if (!message_fits(send, len)) return false;
@@ -122,7 +122,7 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
         afi_lock();
         struct afi_peer *peer = afi_peer_known(ep, send.addr);
         bool sent =
-            AQI_LIKELY(peer != NULL && afi_wire_is_free(peer)) &&
+            AQI_LIKELY(peer != NULL && afi_wire_may_send(peer)) &&
             !afi_tx_is_full(ep, send.flags, send.silent) &&
             afi_wire_send_brief(peer, message_wire_flags(&send), send.tag, send.data, buf, len);
         if (AQI_LIKELY(sent)) message_left(ep, &send);

@@ -86,8 +86,14 @@ static struct afi_op *wire_find_op(const struct afi_peer *peer, uint32_t handle)
     return op != NULL && op->handle == handle && op->peer == peer && op->sent ? op : NULL;
 }
 
+static void wire_end_long_write(struct afi_peer *peer)
+{
+    if (--peer->long_writes == 0 && !aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+}
+
 void afi_op_free(struct afi_op *op)
 {
+    if (op->is_long) wire_end_long_write(op->peer);
     if (op->handle != 0) afi.ops[wire_slot(op->handle)].op = NULL;
     aqi_list_remove(&op->link);
     free(op->copy);
@@ -262,12 +268,13 @@ static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
     return wire_fits_inline(peer, len) && len + AFI_COST + reserve <= peer->left;
 }
 
-/* Whether a message waits for credit: a short one, as it returns sooner than the peer could fetch
- * the message. */
-static bool wire_awaits_credit(const struct afi_op *op)
+/* Whether a message waits for credit, which for a short one returns sooner than the peer could
+ * fetch the message; or for earlier writes (FI_ORDER_SAW). */
+static bool wire_must_wait(const struct afi_op *op)
 {
     bool is_short = op->len <= AFI_INJECT && wire_fits_inline(op->peer, op->len);
-    return op->type == AFI_SEND && (is_short ? op->len : 0) + AFI_COST > op->peer->left;
+    return op->type == AFI_SEND &&
+           (op->peer->long_writes != 0 || (is_short ? op->len : 0) + AFI_COST > op->peer->left);
 }
 
 bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
@@ -310,7 +317,7 @@ static aq_status wire_send_message(struct afi_op *op)
     head.flags = (uint8_t)(afi_wire_flags(op->tagged, op->has_data) | op->ack);
     size_t cost = op->len + AFI_COST;
     aq_status st;
-    if (wire_awaits_credit(op)) return AQ_AGAIN;
+    if (wire_must_wait(op)) return AQ_AGAIN;
     if (wire_is_eager(peer, op->len)) {
         if (op->ack != 0 && !wire_give_handle(op)) return AQ_AGAIN;
         head.op = op->handle;
@@ -357,8 +364,12 @@ static aq_status wire_send_access(struct afi_op *op)
         return wire_transmit(op->peer, &head, iov, 2, afi_iov_len(iov, 2));
     }
     head.kind = AFI_PUT;
-    if (sizeof(head) + iov[0].iov_len + op->len > op->peer->eager)
-        return wire_send_remote(op, &head, iov, 1);
+    if (sizeof(head) + iov[0].iov_len + op->len > op->peer->eager) {
+        aq_status st = wire_send_remote(op, &head, iov, 1);
+        op->is_long = st == AQ_OK;
+        op->peer->long_writes += op->is_long;
+        return st;
+    }
     memcpy(&iov[1], op->iov, op->count * sizeof(struct iovec));
     return wire_transmit(op->peer, &head, iov, 1 + op->count, iov[0].iov_len + op->len);
 }
@@ -457,10 +468,10 @@ void afi_wire_push(struct afi_peer *peer)
         if (wire_send(AQI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
         peer->waiting_count--;
     }
-    /* Credit makes the peer active again. */
+    /* Credit, and the end of a write, make the peer active again. */
     if (aqi_list_is_empty(&peer->notes) &&
         (aqi_list_is_empty(&peer->waiting) ||
-         wire_awaits_credit(AQI_OF(peer->waiting.next, struct afi_op, link))))
+         wire_must_wait(AQI_OF(peer->waiting.next, struct afi_op, link))))
         aqi_list_remove(&peer->active);
 }
 
