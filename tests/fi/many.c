@@ -49,6 +49,29 @@ static void unused_addresses(void)
     pair_close(&pair);
 }
 
+/* The table of registrations grows with them, and finds each. */
+static void registrations(void)
+{
+    enum { COUNT = 100000 };
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fid_mr **mrs = calloc(COUNT, sizeof(*mrs));
+    static char byte;
+    pair_open(&pair, &wish);
+    struct afi_domain *domain = AQI_OF(pair.a.domain, struct afi_domain, fid);
+    for (uint64_t i = 0; i < COUNT; i++)
+        CHECK_EQUAL(fi_mr_reg(pair.a.domain, &byte, 1, FI_REMOTE_READ, 0, i * i, 0, &mrs[i], NULL),
+                    0);
+    CHECK(domain->mr_room >= COUNT / 2);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK(&afi_mr_of(domain, i * i)->fid == mrs[i]);
+        CHECK_EQUAL(fi_close(&mrs[i]->fid), 0);
+        CHECK(afi_mr_of(domain, i * i) == NULL);
+    }
+    pair_close(&pair);
+    free(mrs);
+}
+
 /* Open endpoints in the domain of `b` that report to its queues. */
 static void open_peers(struct pair *pair, unsigned count, struct fid_ep **eps, fi_addr_t *addrs)
 {
@@ -172,6 +195,7 @@ static void unused_connections(void)
 int main(int argc, char **argv)
 {
     unused_addresses();
+    registrations();
     used_peers(argc > 1 ? (unsigned)atoi(argv[1]) : PEERS);
     unused_connections();
     puts("ok");

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOMAIN_MR_BUCKETS = 256, DOMAIN_IDENT_BUCKETS = 256 };
+enum { DOMAIN_BUCKETS = 256 /* of a new domain, for each table */ };
 
 static struct aqi_node *domain_new_buckets(size_t count)
 {
@@ -14,37 +14,42 @@ static struct aqi_node *domain_new_buckets(size_t count)
     return buckets;
 }
 
+/* If memory runs out, the buckets' lists grow longer instead. */
+static void domain_grow(struct aqi_node **buckets, size_t *room,
+                        uint64_t (*hash_of)(const struct aqi_node *link))
+{
+    size_t had = *room;
+    struct aqi_node *old = *buckets, *grown = domain_new_buckets(2 * had);
+    if (grown == NULL) return;
+    for (size_t i = 0; i < had; i++)
+        while (!aqi_list_is_empty(&old[i])) {
+            struct aqi_node *link = old[i].next;
+            aqi_list_remove(link);
+            aqi_list_append(&grown[hash_of(link) & (2 * had - 1)], link);
+        }
+    *buckets = grown;
+    *room = 2 * had;
+    free(old);
+}
+
 /* --- known endpoints ------------------------------------------------------------------------- */
 
-static struct aqi_node *domain_ident_bucket(const struct afi_domain *domain,
-                                            const struct afi_name *name)
+static uint64_t domain_name_hash(const struct afi_name *name)
 {
     uint64_t word;
     memcpy(&word, name->id, sizeof(word));
-    uint64_t hash = aqi_hash_spread(aqi_hash(AQI_HASH_SEED, word));
-    return &domain->ident_buckets[hash & (domain->ident_room - 1)];
+    return aqi_hash_spread(aqi_hash(AQI_HASH_SEED, word));
 }
 
-/* If memory runs out, the buckets' lists grow longer instead. */
-static void domain_grow_idents(struct afi_domain *domain)
+static uint64_t domain_ident_hash(const struct aqi_node *link)
 {
-    size_t had = domain->ident_room;
-    struct aqi_node *old = domain->ident_buckets, *grown = domain_new_buckets(2 * had);
-    if (grown == NULL) return;
-    domain->ident_buckets = grown;
-    domain->ident_room = 2 * had;
-    for (size_t i = 0; i < had; i++)
-        while (!aqi_list_is_empty(&old[i])) {
-            struct afi_ident *ident = AQI_OF(old[i].next, struct afi_ident, link);
-            aqi_list_remove(&ident->link);
-            aqi_list_append(domain_ident_bucket(domain, &ident->name), &ident->link);
-        }
-    free(old);
+    return domain_name_hash(&AQI_OF(link, const struct afi_ident, link)->name);
 }
 
 struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name)
 {
-    struct aqi_node *bucket = domain_ident_bucket(domain, name);
+    struct aqi_node *bucket =
+        &domain->ident_buckets[domain_name_hash(name) & (domain->ident_room - 1)];
     for (struct aqi_node *at = bucket->next; at != bucket; at = at->next) {
         struct afi_ident *ident = AQI_OF(at, struct afi_ident, link);
         if (!afi_name_same(&ident->name, name)) continue;
@@ -57,7 +62,8 @@ struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name
     ident->name = *name;
     ident->users = 1;
     aqi_list_append(bucket, &ident->link);
-    if (++domain->ident_count > domain->ident_room) domain_grow_idents(domain);
+    if (++domain->ident_count > domain->ident_room)
+        domain_grow(&domain->ident_buckets, &domain->ident_room, domain_ident_hash);
     return ident;
 }
 
@@ -71,10 +77,19 @@ void afi_ident_put(struct afi_ident *ident)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
+static uint64_t domain_key_hash(uint64_t key)
+{
+    return aqi_hash_spread(aqi_hash(AQI_HASH_SEED, key));
+}
+
+static uint64_t domain_mr_hash(const struct aqi_node *link)
+{
+    return domain_key_hash(AQI_OF(link, const struct afi_mr, link)->fid.key);
+}
+
 static struct aqi_node *domain_mr_bucket(struct afi_domain *domain, uint64_t key)
 {
-    uint64_t hash = aqi_hash_spread(aqi_hash(AQI_HASH_SEED, key));
-    return &domain->mr_buckets[hash % DOMAIN_MR_BUCKETS];
+    return &domain->mr_buckets[domain_key_hash(key) & (domain->mr_room - 1)];
 }
 
 struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key)
@@ -98,7 +113,7 @@ struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t add
 
 bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, uint64_t access)
 {
-    for (unsigned i = 0; domain->mr_count != 0 && i < DOMAIN_MR_BUCKETS; i++)
+    for (size_t i = 0; domain->mr_count != 0 && i < domain->mr_room; i++)
         for (struct aqi_node *at = domain->mr_buckets[i].next; at != &domain->mr_buckets[i];
              at = at->next) {
             const struct afi_mr *mr = AQI_OF(at, struct afi_mr, link);
@@ -180,7 +195,8 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
         return -FI_ENOMEM;
     aqi_list_append(domain_mr_bucket(domain, key), &mr->link);
     domain->users++;
-    domain->mr_count++;
+    if (++domain->mr_count > domain->mr_room)
+        domain_grow(&domain->mr_buckets, &domain->mr_room, domain_mr_hash);
     return 0;
 }
 
@@ -319,8 +335,8 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     int err = afi_info_check(info);
     if (err != 0) return err;
     struct afi_domain *domain = calloc(1, sizeof(*domain));
-    struct aqi_node *mrs = domain_new_buckets(DOMAIN_MR_BUCKETS);
-    struct aqi_node *idents = domain_new_buckets(DOMAIN_IDENT_BUCKETS);
+    struct aqi_node *mrs = domain_new_buckets(DOMAIN_BUCKETS);
+    struct aqi_node *idents = domain_new_buckets(DOMAIN_BUCKETS);
     if (domain == NULL || mrs == NULL || idents == NULL) {
         free(domain);
         free(mrs);
@@ -336,8 +352,9 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
         .ident_buckets = idents,
-        .ident_room = DOMAIN_IDENT_BUCKETS,
+        .ident_room = DOMAIN_BUCKETS,
         .mr_buckets = mrs,
+        .mr_room = DOMAIN_BUCKETS,
         .next_key = 1};
     domain_choose_mr(domain, info->domain_attr->mr_mode);
     afi_lock();

@@ -100,9 +100,9 @@ struct afi_domain {
     enum fi_av_type av_type;
     struct aqi_node *ident_buckets; /* by their id */
     size_t ident_room, ident_count; /* number of buckets, a power of two, and of entries */
-    struct aqi_node *mr_buckets;    /* by their key */
+    struct aqi_node *mr_buckets;    /* likewise, by their key */
+    size_t mr_room, mr_count;
     uint64_t next_key;
-    uint32_t mr_count;
     struct afi_eq *eq;
     bool reports; /* registrations are reported to `eq` (AFI_REG_MR) */
     uint32_t users;
