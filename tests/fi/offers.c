@@ -126,20 +126,40 @@ static void subsets(void)
     fi_freeinfo(hints);
 }
 
-/* A result can be restricted to objects that are open. */
+static void finds_open(const struct fi_info *hints, const struct side *side)
+{
+    struct fi_info *info;
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK(info->fabric_attr->fabric == (side != NULL ? side->fabric : NULL));
+    CHECK(info->domain_attr->domain == (side != NULL ? side->domain : NULL));
+    fi_freeinfo(info);
+}
+
+/* A result refers to the objects that were opened first, unless it is restricted to others. */
 static void open_objects(void)
 {
     const struct pair_wish wish = {0};
     struct fi_info *hints = fi_allocinfo(), *info;
-    struct side side;
-    side_open(&side, &wish);
-    hints->fabric_attr->fabric = side.fabric;
-    hints->domain_attr->domain = side.domain;
-    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), 0);
-    CHECK(info->fabric_attr->fabric == side.fabric && info->domain_attr->domain == side.domain);
-    fi_freeinfo(info);
+    struct side first, second;
+    finds_open(hints, NULL);
+    side_open(&first, &wish);
+    side_open(&second, &wish);
+    finds_open(hints, &first);
+    hints->fabric_attr->fabric = second.fabric;
+    finds_open(hints, &second);
+    hints->domain_attr->domain = second.domain;
+    finds_open(hints, &second);
+    hints->fabric_attr->fabric = first.fabric;
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    hints->fabric_attr->fabric = NULL;
+    finds_open(hints, &second);
+    side_close(&second);
+    CHECK_EQUAL(pair_find_by(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    hints->domain_attr->domain = NULL;
+    finds_open(hints, &first);
+    side_close(&first);
+    finds_open(hints, NULL);
     fi_freeinfo(hints);
-    side_close(&side);
 }
 
 static int mr_mode_of(uint32_t version, int wanted)

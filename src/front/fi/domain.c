@@ -288,6 +288,7 @@ static int domain_close(struct fid *fid)
     if (!busy && domain->progresses) afi_thread_stop();
     if (!busy && --afi.domains == 0) afi_library_close();
     if (!busy) domain->fabric->users--;
+    if (!busy) aqi_list_remove(&domain->link);
     afi_unlock();
     if (busy) return -FI_EBUSY;
     domain_free(domain);
@@ -364,12 +365,15 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         err = afi_thread_start();
         afi.domains -= err != 0;
     }
+    if (err == 0) {
+        domain->fabric->users++;
+        aqi_list_append(&domain->fabric->domains, &domain->link);
+    }
     afi_unlock();
     if (err != 0) {
         domain_free(domain);
         return err;
     }
-    afi_use(&domain->fabric->users);
     *out = &domain->fid;
     return 0;
 }

@@ -85,6 +85,8 @@ static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
 
 struct afi_fabric {
     struct fid_fabric fid;
+    struct aqi_node link; /* in the list of all fabrics */
+    struct aqi_node domains;
     uint32_t users; /* domains, event queues and wait sets */
 };
 
@@ -92,6 +94,7 @@ struct afi_fabric {
 
 struct afi_domain {
     struct fid_domain fid;
+    struct aqi_node link; /* in the list of its fabric */
     struct afi_fabric *fabric;
     uint32_t version;  /* of libfabric, for which the program was built */
     bool progresses;   /* a thread of the provider makes progress (FI_PROGRESS_AUTO) */

@@ -24,6 +24,8 @@ enum {
      FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT)
 #define PROVIDER_BOTH (FI_LOCAL_COMM | FI_REMOTE_COMM)
 
+static struct aqi_node provider_fabrics = {.prev = &provider_fabrics, .next = &provider_fabrics};
+
 /* --- capabilities ---------------------------------------------------------------------------- */
 
 /* A primary capability without a direction implies all its directions. */
@@ -206,7 +208,6 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     enum fi_progress control = domain != NULL ? domain->control_progress : FI_PROGRESS_UNSPEC;
     enum fi_progress data = domain != NULL ? domain->data_progress : FI_PROGRESS_UNSPEC;
     bool alone = control == FI_PROGRESS_AUTO || data == FI_PROGRESS_AUTO;
-    to->domain = domain != NULL ? domain->domain : NULL;
     to->name = strdup(provider_name);
     to->threading = FI_THREAD_SAFE;
     to->control_progress = to->data_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
@@ -298,13 +299,34 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints,
         .rx_ctx_cnt = ep != NULL && ep->rx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1};
     provider_fill_queues(info, hints);
     info->fabric_attr->name = strdup(provider_name);
-    if (hints != NULL && hints->fabric_attr != NULL)
-        info->fabric_attr->fabric = hints->fabric_attr->fabric;
     info->fabric_attr->prov_version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR);
     info->fabric_attr->api_version = version;
     if (info->fabric_attr->name == NULL) return -FI_ENOMEM;
     int err = provider_fill_addresses(info, ends);
     return err == 0 ? provider_fill_domain(info, hints, version) : err;
+}
+
+/* Find an open domain, and its fabric: those of the hints, otherwise the first ones. Returns false
+ * if those of the hints are not open. */
+static bool provider_find_open(const struct fi_info *hints, struct fi_info *info)
+{
+    struct fid_fabric *fabric = NULL;
+    struct fid_domain *domain = NULL;
+    if (hints != NULL && hints->fabric_attr != NULL) fabric = hints->fabric_attr->fabric;
+    if (hints != NULL && hints->domain_attr != NULL) domain = hints->domain_attr->domain;
+    for (struct aqi_node *at = provider_fabrics.next; at != &provider_fabrics; at = at->next) {
+        struct afi_fabric *each = AQI_OF(at, struct afi_fabric, link);
+        if (fabric != NULL && fabric != &each->fid) continue;
+        if (info->fabric_attr->fabric == NULL) info->fabric_attr->fabric = &each->fid;
+        for (struct aqi_node *in = each->domains.next; in != &each->domains; in = in->next) {
+            struct afi_domain *found = AQI_OF(in, struct afi_domain, link);
+            if (domain != NULL && domain != &found->fid) continue;
+            info->fabric_attr->fabric = &each->fid;
+            info->domain_attr->domain = &found->fid;
+            return true;
+        }
+    }
+    return domain == NULL && (fabric == NULL || info->fabric_attr->fabric != NULL);
 }
 
 /* The name of the provider stays NULL: libfabric fills it in. */
@@ -323,6 +345,9 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
     struct fi_info *info = fi_allocinfo();
     if (info == NULL) return -FI_ENOMEM;
     err = provider_fill(info, hints, &ends, version);
+    afi_lock();
+    if (err == 0 && !provider_find_open(hints, info)) err = -FI_ENODATA;
+    afi_unlock();
     if (err != 0)
         fi_freeinfo(info);
     else
@@ -349,6 +374,7 @@ static int provider_fabric_close(struct fid *fid)
     struct afi_fabric *fabric = AQI_OF(fid, struct afi_fabric, fid.fid);
     afi_lock();
     bool busy = fabric->users != 0;
+    if (!busy) aqi_list_remove(&fabric->link);
     afi_unlock();
     if (busy) return -FI_EBUSY;
     free(fabric);
@@ -382,6 +408,10 @@ static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out,
         (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &provider_fid_ops};
     fabric->fid.ops = &provider_fabric_ops;
     fabric->fid.api_version = attr->api_version;
+    aqi_list_init(&fabric->domains);
+    afi_lock();
+    aqi_list_append(&provider_fabrics, &fabric->link);
+    afi_unlock();
     *out = &fabric->fid;
     return 0;
 }
