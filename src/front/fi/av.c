@@ -25,7 +25,7 @@ static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr
         aqi_wire_differs(why, sizeof(why), AQI_WIRE_FI, "the peer", name->version, "this process");
         aqi_log(AQI_LOG_ERROR, "fi", "%s", why);
     }
-    if (!afi_name_is_valid(name)) return FI_EINVAL;
+    if (!afi_name_is_reachable(name)) return FI_EINVAL;
     while (at < av->count && av->idents[at] != NULL)
         at++;
     if (!aqi_array_reserve(&av->idents, &av->room, at + 1, sizeof(av->idents[0]))) return FI_ENOMEM;

@@ -162,20 +162,42 @@ static int name_lookup(const char *node, const char *service, uint64_t flags,
     return -FI_ENODATA;
 }
 
-/* `ours`: these are addresses of this host. */
-static int name_from(struct afi_name *name, const struct addrinfo *list, bool ours)
+/* `list` NULL: addresses of this host. */
+static int name_from(struct afi_name *name, const struct addrinfo *list, uint16_t port)
+{
+    name_begin_service(name, port);
+    if (list != NULL)
+        name_add_resolved(name, list);
+    else
+        name_find_addresses(name);
+    if (list == NULL && name_get_host(name->host)) name->transports |= AFI_BY_SHM;
+    if (name->transports == 0) return -FI_ENODATA;
+    name->transports |= AFI_SERVICE | AFI_RESOLVED;
+    return 0;
+}
+
+/* The first entry has the port of all. `any`: of this host, whatever it contains. */
+static int name_from_list(struct afi_name *name, const struct addrinfo *list, bool any, bool here)
 {
     union aqi_sockaddr first = {.any.sa_family = AF_UNSPEC};
     memcpy(&first, list->ai_addr, aqi_min(sizeof(first), list->ai_addrlen));
-    name_begin_service(name, ntohs(*aqi_sockaddr_port(&first)));
-    if (ours)
-        name_find_addresses(name);
-    else
-        name_add_resolved(name, list);
-    if (name->port == 0 || name->transports == 0) return -FI_ENODATA;
-    if (ours && name_get_host(name->host)) name->transports |= AFI_BY_SHM;
-    name->transports |= AFI_SERVICE | AFI_RESOLVED;
-    return 0;
+    bool ours = any || name_is_here(list);
+    if (here && !ours) return -FI_ENODATA;
+    return name_from(name, ours ? NULL : list, ntohs(*aqi_sockaddr_port(&first)));
+}
+
+/* An address in the format of FI_ADDR_STR, which includes the service. */
+static int name_from_text(struct afi_name *name, const char *text, bool here)
+{
+    static const char *const formats[] = {"fi_sockaddr://", "fi_sockaddr_in://",
+                                          "fi_sockaddr_in6://"};
+    union aqi_sockaddr at;
+    for (size_t i = 0; i < AQI_COUNT_OF(formats); i++) {
+        size_t len = strlen(formats[i]);
+        if (strncmp(text, formats[i], len) == 0 && aqi_sockaddr_read(text + len, &at))
+            return afi_name_from_socket(name, &at, aqi_sockaddr_len(&at), here);
+    }
+    return -FI_ENODATA;
 }
 
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
@@ -183,22 +205,14 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
 {
     struct addrinfo *list;
     const char *host = node != NULL ? node : "localhost";
+    if (node == NULL && service == NULL) return name_from(name, NULL, 0);
+    if (service == NULL && strstr(node, "://") != NULL) return name_from_text(name, node, here);
     if (node == NULL) flags &= ~FI_NUMERICHOST;
-    int err = service != NULL ? name_lookup(host, service, flags, &list) : -FI_ENODATA;
+    int err = name_lookup(host, service != NULL ? service : "0", flags, &list);
     if (err != 0) return err;
-    bool ours = node == NULL || name_is_here(list);
-    err = here && !ours ? -FI_ENODATA : name_from(name, list, ours);
+    err = name_from_list(name, list, node == NULL, here);
     freeaddrinfo(list);
     return err;
-}
-
-bool afi_name_knows_node(const char *node, uint64_t flags, bool here)
-{
-    struct addrinfo *list;
-    if (name_lookup(node, "0", flags, &list) != 0) return false;
-    bool fits = !here || name_is_here(list);
-    freeaddrinfo(list);
-    return fits;
 }
 
 /* Addresses of hosts differ in their last 32 bits. */
@@ -242,8 +256,14 @@ int afi_name_from_socket(struct afi_name *name, const void *addr, size_t len, bo
     memcpy(&at, addr, len);
     const struct addrinfo list = {
         .ai_family = at.any.sa_family, .ai_addr = &at.any, .ai_addrlen = (socklen_t)len};
-    bool ours = (here && aqi_sockaddr_is_any(&at)) || name_is_here(&list);
-    return here && !ours ? -FI_ENODATA : name_from(name, &list, ours);
+    return name_from_list(name, &list, here && aqi_sockaddr_is_any(&at), here);
+}
+
+bool afi_name_is_service(const void *addr, size_t len)
+{
+    const struct afi_name *name = addr;
+    return name != NULL && len == sizeof(*name) && afi_name_is_valid(name) &&
+           (name->transports & AFI_SERVICE) != 0;
 }
 
 uint16_t afi_name_service(const void *addr, size_t len)
@@ -254,8 +274,7 @@ uint16_t afi_name_service(const void *addr, size_t len)
         memcpy(&at, addr, len);
         return ntohs(*aqi_sockaddr_port(&at));
     }
-    if (name == NULL || len != sizeof(*name) || !afi_name_is_valid(name)) return 0;
-    return (name->transports & AFI_SERVICE) != 0 ? name->port : 0;
+    return afi_name_is_service(addr, len) ? name->port : 0;
 }
 
 static bool name_shares_address(const struct afi_name *a, const struct afi_name *b)
@@ -305,6 +324,11 @@ bool afi_name_is_valid(const struct afi_name *name)
     return memcmp(name->magic, name_magic, sizeof(name_magic)) == 0 &&
            name->version == aqi_wire_version(AQI_WIRE_FI) && name->count <= AFI_ADDRESSES &&
            (name->transports & (AFI_BY_SHM | AFI_BY_UDP | AFI_BY_UDP6)) != 0;
+}
+
+bool afi_name_is_reachable(const struct afi_name *name)
+{
+    return afi_name_is_valid(name) && ((name->transports & AFI_SERVICE) == 0 || name->port != 0);
 }
 
 static void name_hex(const uint8_t id[AFI_ID], char text[2 * AFI_ID + 1])

@@ -35,8 +35,9 @@ enum {
  */
 int afi_name_make(struct afi_name *name, uint16_t service);
 /*
- * Look up a service of a host, as fi_getinfo does. `here`: of this host only; without a node, any
- * of its addresses. Blocks while a name server is asked. Returns 0 or a negative error.
+ * Look up a service of a host, as fi_getinfo does: without a service, port 0; without a node, this
+ * host; a node may be an address in the format of FI_ADDR_STR. `here`: the node must be this host.
+ * Blocks while a name server is asked. Returns 0 or a negative error.
  */
 int afi_name_resolve(struct afi_name *name, const char *node, const char *service, uint64_t flags,
                      bool here);
@@ -45,13 +46,15 @@ int afi_name_resolve(struct afi_name *name, const char *node, const char *servic
  * Returns false if it has no number, unless `n` is 0, or the result does not fit.
  */
 bool afi_name_add(const char *text, size_t n, char *sum, size_t len);
-/* Whether the node is known; with `here`: and is this host. */
-bool afi_name_knows_node(const char *node, uint64_t flags, bool here);
 /* Whether it is a struct sockaddr_in or sockaddr_in6. */
 bool afi_name_is_socket(const void *addr, size_t len);
 /* Likewise, from such an address. */
 int afi_name_from_socket(struct afi_name *name, const void *addr, size_t len, bool here);
 bool afi_name_is_valid(const struct afi_name *name);
+/* Likewise, and not port 0, which no endpoint has. */
+bool afi_name_is_reachable(const struct afi_name *name);
+/* Whether it is the name of a service, which may be port 0. */
+bool afi_name_is_service(const void *addr, size_t len);
 /* The number of the service in a name or in the address of a socket; 0: none, or NULL. */
 uint16_t afi_name_service(const void *addr, size_t len);
 /* Whether both are names of one endpoint, as far as this can be known before a connection. */

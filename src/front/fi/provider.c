@@ -130,7 +130,7 @@ static bool provider_address_fits(const struct fi_info *info)
     bool named = to_len == sizeof(struct afi_name) && to != NULL && afi_name_is_valid(to);
     if (to != NULL && !named && !afi_name_is_socket(to, to_len)) return false;
     return from == NULL || afi_name_is_socket(from, from_len) ||
-           afi_name_service(from, from_len) != 0;
+           afi_name_is_service(from, from_len);
 }
 
 /* Returns 0, or -FI_ENODATA if a hint requests something that is not offered. */
@@ -242,34 +242,33 @@ struct provider_ends {
     struct afi_name from, to;
 };
 
-/* The address of a socket of this host without a port stands for any endpoint. */
 static int provider_read_hint(const void *addr, size_t len, bool here, struct afi_name *name)
 {
-    if (addr == NULL || afi_name_is_valid(name)) return 0;
-    if (!afi_name_is_socket(addr, len)) {
-        memcpy(name, addr, sizeof(*name));
-        return 0;
-    }
-    if (here && afi_name_service(addr, len) == 0) return 0;
-    return afi_name_from_socket(name, addr, len, here);
+    if (afi_name_is_socket(addr, len)) return afi_name_from_socket(name, addr, len, here);
+    memcpy(name, addr, sizeof(*name));
+    return 0;
 }
 
-/* A service alone is that of an endpoint to be opened here. A node alone names no endpoint, but
- * must be a host, for FI_SOURCE this one: programs get the names of its endpoints in other ways. */
+/* As the source, this host, which may have no address. */
+static int provider_find_source(const struct fi_info *hints, struct afi_name *name)
+{
+    if (hints != NULL && hints->src_addr != NULL)
+        return provider_read_hint(hints->src_addr, hints->src_addrlen, true, name);
+    (void)afi_name_resolve(name, NULL, NULL, 0, true);
+    return 0;
+}
+
+/* A node without a service is any of its endpoints; a service without a node is on this host. */
 static int provider_find_ends(const char *node, const char *service, uint64_t flags,
                               const struct fi_info *hints, struct provider_ends *ends)
 {
-    bool source = (flags & FI_SOURCE) != 0;
-    int err = 0;
+    bool source = (flags & FI_SOURCE) != 0, named = node != NULL || service != NULL;
     *ends = (struct provider_ends){0};
-    if (source && service != NULL) err = afi_name_resolve(&ends->from, node, service, flags, true);
-    if (service == NULL && node != NULL && !afi_name_knows_node(node, flags, source))
-        err = -FI_ENODATA;
-    if (!source && service != NULL && node != NULL)
-        err = afi_name_resolve(&ends->to, node, service, flags, false);
-    if (err != 0 || hints == NULL) return err;
-    err = provider_read_hint(hints->src_addr, hints->src_addrlen, true, &ends->from);
+    int err = source ? afi_name_resolve(&ends->from, node, service, flags, true)
+                     : provider_find_source(hints, &ends->from);
     if (err != 0) return err;
+    if (named && !source) return afi_name_resolve(&ends->to, node, service, flags, false);
+    if (hints == NULL || hints->dest_addr == NULL) return 0;
     return provider_read_hint(hints->dest_addr, hints->dest_addrlen, false, &ends->to);
 }
 
