@@ -151,18 +151,47 @@ static void ranges(void)
     side_close(&side);
 }
 
-/* A service has one endpoint, and is free again after it has been closed. */
-static void one_endpoint(void)
+/*
+ * Several endpoints with one fi_info: the first one has the service, and the others have addresses
+ * of their own. The service is free again after its endpoint has been closed.
+ */
+static void one_info(void)
 {
     char port[8];
     struct side first, second;
     const struct pair_wish wish = server_wish(service(3, port));
     for (unsigned i = 0; i < 3; i++) {
+        char names[2][64];
+        size_t len = sizeof(names[0]);
         side_open(&first, &wish);
-        CHECK_EQUAL(side_try(&second, &wish), -FI_EADDRINUSE);
+        side_open(&second, &wish);
+        CHECK_EQUAL(fi_getname(&first.ep->fid, names[0], &len), 0);
+        CHECK_EQUAL(afi_name_service(names[0], len), atoi(port));
+        CHECK_EQUAL(fi_getname(&second.ep->fid, names[1], &len), 0);
+        CHECK_EQUAL(afi_name_service(names[1], len), 0);
         side_close(&second);
         side_close(&first);
     }
+}
+
+/* A service that is chosen by fi_setname has one endpoint. */
+static void one_endpoint(void)
+{
+    char port[8];
+    struct side first, second;
+    struct fid_ep *ep;
+    const struct pair_wish wish = server_wish(service(3, port)), plain = {0};
+    side_open(&first, &wish);
+    side_open(&second, &plain);
+    CHECK_EQUAL(fi_endpoint(second.domain, second.info, &ep, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &second.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &second.tx->fid, FI_TRANSMIT | FI_RECV), 0);
+    CHECK_EQUAL(fi_setname(&ep->fid, first.info->src_addr, first.info->src_addrlen), 0);
+    CHECK_EQUAL(fi_enable(ep), -FI_EADDRINUSE);
+    side_close(&first);
+    CHECK_EQUAL(fi_enable(ep), 0);
+    CHECK_EQUAL(fi_close(&ep->fid), 0);
+    side_close(&second);
 }
 
 /* An endpoint that could not be enabled, because a program that is no endpoint had the port, is
@@ -426,6 +455,7 @@ int main(int argc, char **argv)
         client_and_server();
         two_services();
         ranges();
+        one_info();
         one_endpoint();
         chosen_name();
         addresses_of_sockets();

@@ -127,11 +127,22 @@ static bool ep_reports(const struct afi_ep *ep)
     return reports;
 }
 
+static bool ep_is_served(const struct afi_ep *ep)
+{
+    for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next) {
+        const struct afi_ep *other = AQI_OF(at, const struct afi_ep, link);
+        if (other->enabled && other->service == ep->service) return true;
+    }
+    return false;
+}
+
+/* Programs open several endpoints with the same fi_info, whose service the first one gets. */
 static int ep_enable(struct afi_ep *ep)
 {
     if (ep->enabled) return 0;
     if (ep->av == NULL) return -FI_ENOAV;
     if (!ep_reports(ep)) return -FI_ENOCQ;
+    if (ep->service != 0 && !ep->must_serve && ep_is_served(ep)) ep->service = 0;
     int err = afi_peer_listen(ep);
     ep->enabled = err == 0;
     if (err == 0 && ep->srx != NULL && ep->srx->ep == NULL) ep->srx->ep = ep;
@@ -336,6 +347,7 @@ static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
     if (ep == NULL || service == 0) return -FI_EINVAL;
     if (ep->enabled) return -FI_EOPBADSTATE;
     ep->service = service;
+    ep->must_serve = true;
     return 0;
 }
 

@@ -307,6 +307,7 @@ struct afi_ep {
     bool closing;      /* operations that end from now on are not reported */
     uint32_t tx_size;  /* maximum operations queued for a peer; more return -FI_EAGAIN */
     uint16_t service;  /* the udp port that the program chose, or 0 */
+    bool must_serve;   /* fails without this port, even if another endpoint here has it */
     uint64_t close_by; /* deadline for closing, in ns; 0: it is not being closed */
     uint64_t caps;
     struct afi_op_flags flags;
