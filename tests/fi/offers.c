@@ -27,7 +27,7 @@ static void refusals(void)
         REFUSED(domain_attr->caps, cap);
     }
     REFUSED(caps, FI_MSG | FI_SOURCE_ERR); /* without FI_SOURCE */
-    REFUSED(addr_format, FI_SOCKADDR_IN);
+    REFUSED(addr_format, FI_SOCKADDR_IN6);
     REFUSED(addr_format, FI_ADDR_STR);
     REFUSED(src_addr, strdup("a name"));
     REFUSED(dest_addr, strdup("a name"));

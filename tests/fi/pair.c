@@ -16,6 +16,7 @@ int pair_find(const struct pair_wish *wish, struct fi_info **info)
     struct fi_info *hints = fi_allocinfo();
     CHECK(hints != NULL);
     hints->caps = wish->caps;
+    hints->addr_format = wish->format;
     hints->ep_attr->type = FI_EP_RDM;
     hints->tx_attr->op_flags = wish->tx_flags;
     hints->domain_attr->mr_mode = wish->mr_mode;

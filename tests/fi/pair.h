@@ -31,7 +31,8 @@ struct fi_provider *fi_prov_ini(void); /* the entry point for libfabric, which n
 struct pair_wish {
     uint32_t version; /* of libfabric; 0: 1.17 */
     const char *node, *service;
-    uint64_t flags; /* of fi_getinfo */
+    uint64_t flags;  /* of fi_getinfo */
+    uint32_t format; /* of addresses */
     uint64_t caps, tx_flags, cq_flags;
     int mr_mode;
     bool automatic, srx;

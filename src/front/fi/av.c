@@ -15,6 +15,14 @@ static struct afi_av *av_of(struct fid_av *fid)
     return AQI_OF(fid, struct afi_av, fid);
 }
 
+static bool av_make_room(struct afi_av *av, size_t count)
+{
+    if (av->domain->sockets &&
+        !aqi_array_reserve(&av->ips, &av->ip_room, count, sizeof(av->ips[0])))
+        return false;
+    return aqi_array_reserve(&av->idents, &av->room, count, sizeof(av->idents[0]));
+}
+
 /* Insert at the first free index. Returns 0 or a positive error. */
 static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr_t *addr)
 {
@@ -28,13 +36,14 @@ static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr
     if (!afi_name_is_reachable(name)) return FI_EINVAL;
     while (at < av->count && av->idents[at] != NULL)
         at++;
-    if (!aqi_array_reserve(&av->idents, &av->room, at + 1, sizeof(av->idents[0]))) return FI_ENOMEM;
+    if (!av_make_room(av, at + 1)) return FI_ENOMEM;
     struct afi_ident *ident = afi_ident_get(av->domain, name);
     if (ident == NULL) return FI_ENOMEM;
     ident->places++;
     ident->av = av;
     ident->addr = *addr = at;
     av->idents[at] = ident;
+    if (av->domain->sockets) memcpy(&av->ips[at], name->address[0], sizeof(av->ips[at]));
     av->first_free = at + 1;
     av->count = aqi_max(av->count, av->first_free);
     return 0;
@@ -54,10 +63,9 @@ static int av_report(struct afi_av *av, int fine, void *context)
     return afi_eq_write(av->eq, FI_AV_COMPLETE, &event, sizeof(event));
 }
 
-static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
-                     uint64_t flags, void *context)
+static int av_insert_all(struct afi_av *av, bool sockets, const void *addrs, size_t count,
+                         fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
-    struct afi_av *av = av_of(fid);
     int *errors = (flags & FI_SYNC_ERR) != 0 ? context : NULL;
     int fine = 0, lost = 0;
     if ((flags & ~(FI_MORE | FI_SYNC_ERR)) != 0) return -FI_EBADFLAGS;
@@ -67,7 +75,7 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
     for (size_t i = 0; i < count; i++) {
         struct afi_name name;
         fi_addr_t got;
-        memcpy(&name, (const unsigned char *)addr + i * sizeof(name), sizeof(name));
+        afi_name_read(sockets, (const unsigned char *)addrs + i * afi_name_size(sockets), &name);
         int err = av_insert_one(av, &name, &got);
         if (fi_addr != NULL) fi_addr[i] = got;
         if (errors != NULL) errors[i] = err;
@@ -79,12 +87,19 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
     return av->reports ? lost : fine;
 }
 
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
+                     uint64_t flags, void *context)
+{
+    struct afi_av *av = av_of(fid);
+    return av_insert_all(av, av->domain->sockets, addr, count, fi_addr, flags, context);
+}
+
 static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
                         fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
     struct afi_name name;
     int err = node != NULL ? afi_name_resolve(&name, node, service, 0, false) : -FI_EINVAL;
-    return err == 0 ? av_insert(fid, &name, 1, fi_addr, flags, context) : err;
+    return err == 0 ? av_insert_all(av_of(fid), false, &name, 1, fi_addr, flags, context) : err;
 }
 
 /* Addresses that cannot be resolved are reported as those of av_insert that are not valid. */
@@ -105,7 +120,9 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, co
             if (fits && afi_name_resolve(name, host, port, 0, false) != 0)
                 *name = (struct afi_name){.count = 0};
         }
-    int got = fits ? av_insert(fid, names, nodecnt * svccnt, fi_addr, flags, context) : -FI_EINVAL;
+    int got = -FI_EINVAL;
+    if (fits)
+        got = av_insert_all(av_of(fid), false, names, nodecnt * svccnt, fi_addr, flags, context);
     free(names);
     return got;
 }
@@ -135,19 +152,26 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 
 static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
 {
+    const struct afi_av *av = av_of(fid);
+    bool sockets = av->domain->sockets;
+    struct afi_name name;
+    unsigned char bytes[sizeof(name)];
+    size_t room = *addrlen, size = afi_name_size(sockets);
     afi_lock();
-    const struct afi_ident *ident = afi_av_ident(av_of(fid), fi_addr);
-    if (ident != NULL) memcpy(addr, &ident->name, aqi_min(*addrlen, sizeof(ident->name)));
-    *addrlen = sizeof(struct afi_name);
+    const struct afi_ident *ident = afi_av_ident(av, fi_addr);
+    if (ident != NULL) name = ident->name;
+    if (ident != NULL && sockets) memcpy(name.address[0], &av->ips[fi_addr], sizeof(av->ips[0]));
     afi_unlock();
-    return ident != NULL ? 0 : -FI_EINVAL;
+    if (ident == NULL) return -FI_EINVAL;
+    afi_name_write(sockets, &name, bytes);
+    memcpy(addr, bytes, aqi_min(room, size));
+    *addrlen = size;
+    return 0;
 }
 
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
 {
-    struct afi_name name;
-    memcpy(&name, addr, sizeof(name));
-    *len = (size_t)afi_name_text(&name, buf, *len) + 1;
+    *len = (size_t)afi_name_text(av_of(fid)->domain->sockets, addr, buf, *len) + 1;
     return buf;
 }
 
@@ -171,6 +195,7 @@ static int av_close(struct fid *fid)
     afi_unlock();
     if (busy) return -FI_EBUSY;
     free(av->idents);
+    free(av->ips);
     free(av);
     return 0;
 }

@@ -28,8 +28,8 @@ void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry,
     *error = (struct afi_cq_error){.entry = *entry};
     error->entry.prov_errno = -entry->err;
     if (data != NULL) {
-        error->data = *data;
-        error->entry.err_data_size = sizeof(*data);
+        afi_name_write(cq->domain->sockets, data, error->data);
+        error->entry.err_data_size = afi_name_size(cq->domain->sockets);
     }
     *cq->last_error = error;
     cq->last_error = &error->next;
@@ -89,10 +89,10 @@ static void cq_give_data(struct afi_cq *cq, struct afi_cq_error *error, void *bu
     if (buf != NULL && room != 0) {
         entry->err_data = buf;
         entry->err_data_size = aqi_min(entry->err_data_size, room);
-        if (entry->err_data_size != 0) memcpy(buf, &error->data, entry->err_data_size);
+        if (entry->err_data_size != 0) memcpy(buf, error->data, entry->err_data_size);
     } else if (entry->err_data_size != 0) {
-        cq->data = error->data;
-        entry->err_data = &cq->data;
+        memcpy(cq->data, error->data, sizeof(cq->data));
+        entry->err_data = cq->data;
     }
 }
 

@@ -350,6 +350,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
                 .mr = &domain_reg_ops},
         .fabric = AQI_OF(fabric, struct afi_fabric, fid),
         .version = fabric->api_version,
+        .sockets = afi_info_has_sockets(info),
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
         .ident_buckets = idents,

@@ -1,6 +1,7 @@
 /* fi: endpoints, their aliases, and shared contexts: opening, binding, options. */
 #include "front/fi/fi.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -339,14 +340,25 @@ static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
 
 /* --- names ----------------------------------------------------------------------------------- */
 
+/* The address of a socket is what fi_getname returns; peers reach the endpoint at all addresses of
+ * the host. */
+static void ep_choose_name(struct afi_ep *ep, const void *addr, size_t len)
+{
+    ep->service = afi_name_service(addr, len);
+    if (len != sizeof(struct sockaddr_in)) return;
+    struct sockaddr_in at;
+    memcpy(&at, addr, sizeof(at));
+    ep->ip = at.sin_addr.s_addr;
+}
+
 /* Only the name of a service can be chosen. */
 static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 {
     struct afi_ep *ep = ep_of(fid);
-    uint16_t service = afi_name_service(addr, addrlen);
-    if (ep == NULL || service == 0) return -FI_EINVAL;
+    if (ep == NULL || !(afi_name_is_socket(addr, addrlen) || afi_name_is_service(addr, addrlen)))
+        return -FI_EINVAL;
     if (ep->enabled) return -FI_EOPBADSTATE;
-    ep->service = service;
+    ep_choose_name(ep, addr, addrlen);
     ep->must_serve = true;
     return 0;
 }
@@ -354,11 +366,16 @@ static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
 {
     const struct afi_ep *ep = ep_of(fid);
-    size_t room = *addrlen;
-    *addrlen = sizeof(ep->name);
     if (ep == NULL || !ep->enabled) return -FI_EOPBADSTATE;
-    if (addr != NULL) memcpy(addr, &ep->name, aqi_min(room, sizeof(ep->name)));
-    return addr == NULL || room < sizeof(ep->name) ? -FI_ETOOSMALL : 0;
+    bool sockets = ep->domain->sockets;
+    size_t room = *addrlen, size = afi_name_size(sockets);
+    struct afi_name name = ep->name;
+    unsigned char bytes[sizeof(name)];
+    if (sockets && ep->ip != 0) memcpy(name.address[0], &ep->ip, sizeof(ep->ip));
+    afi_name_write(sockets, &name, bytes);
+    if (addr != NULL) memcpy(addr, bytes, aqi_min(room, size));
+    *addrlen = size;
+    return addr == NULL || room < size ? -FI_ETOOSMALL : 0;
 }
 
 static int ep_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen)
@@ -461,17 +478,19 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
 {
     int err = afi_info_check(info);
     if (err != 0) return err;
+    if (afi_info_has_sockets(info) != AQI_OF(domain, struct afi_domain, fid)->sockets)
+        return -FI_EINVAL;
     struct afi_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return -FI_ENOMEM;
     *ep = (struct afi_ep){.fid = ep_fid(FI_CLASS_EP, context, &ep_fid_ops),
                           .domain = AQI_OF(domain, struct afi_domain, fid),
                           .caps = info->caps,
-                          .service = afi_name_service(info->src_addr, info->src_addrlen),
                           .tx_size = AFI_SIZE};
     if (info->tx_attr != NULL) {
         ep->flags.tx = info->tx_attr->op_flags;
         ep->tx_size = (uint32_t)aqi_max(info->tx_attr->size, AFI_SIZE);
     }
+    if (info->src_addr != NULL) ep_choose_name(ep, info->src_addr, info->src_addrlen);
     afi_rxq_init(&ep->own);
     if (info->rx_attr != NULL) ep->flags.rx = info->rx_attr->op_flags;
     ep->rxq = &ep->own;

@@ -100,6 +100,7 @@ struct afi_domain {
     bool progresses;   /* a thread of the provider makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
     bool chooses_keys; /* the provider chooses keys (FI_MR_PROV_KEY), not the caller */
+    bool sockets;      /* addresses are struct sockaddr_in (FI_SOCKADDR_IN), not struct afi_name */
     enum fi_av_type av_type;
     struct aqi_node *ident_buckets; /* by their id */
     size_t ident_room, ident_count; /* number of buckets, a power of two, and of entries */
@@ -140,6 +141,8 @@ struct afi_av {
     bool reports;              /* insertions are reported to `eq` (FI_EVENT) */
     struct afi_ident **idents; /* by fi_addr_t */
     size_t count, room;
+    uint32_t *ips; /* likewise, if addresses are those of sockets: as they were inserted */
+    size_t ip_room;
     fi_addr_t first_free; /* no lower index is free */
     uint32_t users;
 };
@@ -170,7 +173,8 @@ struct afi_completion {
 struct afi_cq_error {
     struct afi_cq_error *next;
     struct fi_cq_err_entry entry;
-    struct afi_name data; /* the error data, if `entry` says that there are any */
+    /* The error data, if `entry` says that there are any: the name, as programs see it. */
+    unsigned char data[sizeof(struct afi_name)];
 };
 
 struct afi_cq {
@@ -181,7 +185,7 @@ struct afi_cq {
     struct afi_completion *ring; /* its size is a power of two */
     size_t room, first, count;
     struct afi_cq_error *errors, **last_error;
-    struct afi_name data; /* of the last error read by a program without a buffer for it */
+    unsigned char data[sizeof(struct afi_name)]; /* of the last error read without a buffer */
     struct afi_wait wait;
     bool signalled;
     uint32_t users;
@@ -308,6 +312,7 @@ struct afi_ep {
     uint32_t tx_size;  /* maximum operations queued for a peer; more return -FI_EAGAIN */
     uint16_t service;  /* the udp port that the program chose, or 0 */
     bool must_serve;   /* fails without this port, even if another endpoint here has it */
+    uint32_t ip;       /* the IPv4 address that the program chose, or 0 */
     uint64_t close_by; /* deadline for closing, in ns; 0: it is not being closed */
     uint64_t caps;
     struct afi_op_flags flags;
@@ -553,6 +558,10 @@ static inline void afi_wait_news(struct afi_wait *wait)
 int afi_no_control(struct fid *fid, int command, void *arg);
 int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
+static inline bool afi_info_has_sockets(const struct fi_info *info)
+{
+    return info->addr_format == FI_SOCKADDR || info->addr_format == FI_SOCKADDR_IN;
+}
 /* Whether an endpoint or shared context can have these attributes; NULL: any. */
 bool afi_tx_fits(const struct fi_tx_attr *attr);
 bool afi_rx_fits(const struct fi_rx_attr *attr);

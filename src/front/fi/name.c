@@ -176,6 +176,25 @@ static int name_from(struct afi_name *name, const struct addrinfo *list, uint16_
     return 0;
 }
 
+/* An endpoint that is reached through shared memory only has addresses, too. */
+static bool name_has_ipv4(const struct afi_name *name)
+{
+    return name->count != 0 && (name->transports & AFI_BY_UDP6) == 0;
+}
+
+/* Put an IPv4 address first. */
+static void name_prefer(struct afi_name *name, const void *address)
+{
+    size_t at = 0, size = sizeof(name->address[0]);
+    if (!name_has_ipv4(name)) return;
+    while (at < name->count && memcmp(name->address[at], address, size) != 0)
+        at++;
+    if (at == AFI_ADDRESSES) at--;
+    if (at == name->count) name->count++;
+    memmove(name->address[1], name->address[0], at * size);
+    memcpy(name->address[0], address, size);
+}
+
 /* The first entry has the port of all. `any`: of this host, whatever it contains. */
 static int name_from_list(struct afi_name *name, const struct addrinfo *list, bool any, bool here)
 {
@@ -183,7 +202,12 @@ static int name_from_list(struct afi_name *name, const struct addrinfo *list, bo
     memcpy(&first, list->ai_addr, aqi_min(sizeof(first), list->ai_addrlen));
     bool ours = any || name_is_here(list);
     if (here && !ours) return -FI_ENODATA;
-    return name_from(name, ours ? NULL : list, ntohs(*aqi_sockaddr_port(&first)));
+    int err = name_from(name, ours ? NULL : list, ntohs(*aqi_sockaddr_port(&first)));
+    while (list != NULL && list->ai_family != AF_INET)
+        list = list->ai_next;
+    if (ours && !any && list != NULL)
+        name_prefer(name, &((const struct sockaddr_in *)(const void *)list->ai_addr)->sin_addr);
+    return err;
 }
 
 /* An address in the format of FI_ADDR_STR, which includes the service. */
@@ -373,11 +397,48 @@ bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsi
     return true;
 }
 
-int afi_name_text(const struct afi_name *name, char *text, size_t len)
+/* --- names in programs ------------------------------------------------------------------------ */
+
+size_t afi_name_size(bool socket)
 {
-    char id[2 * AFI_ID + 1], at[64] = "";
-    name_hex(name->id, id);
-    if (name->count != 0 && name_is_by_udp(name)) name_address_uri(name, 0, at, sizeof(at));
+    return socket ? sizeof(struct sockaddr_in) : sizeof(struct afi_name);
+}
+
+void afi_name_write(bool socket, const struct afi_name *name, void *addr)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(name->port)};
+    if (name_has_ipv4(name)) memcpy(&at.sin_addr, name->address[0], sizeof(at.sin_addr));
+    if (socket)
+        memcpy(addr, &at, sizeof(at));
+    else
+        memcpy(addr, name, sizeof(*name));
+}
+
+void afi_name_read(bool socket, const void *addr, struct afi_name *name)
+{
+    struct sockaddr_in at;
+    if (!socket) {
+        memcpy(name, addr, sizeof(*name));
+        return;
+    }
+    memcpy(&at, addr, sizeof(at));
+    if (at.sin_family != AF_INET || at.sin_addr.s_addr == htonl(INADDR_ANY) ||
+        afi_name_from_socket(name, &at, sizeof(at), false) != 0)
+        memset(name, 0, sizeof(*name));
+}
+
+int afi_name_text(bool socket, const void *addr, char *text, size_t len)
+{
+    char id[2 * AFI_ID + 1], at[AQI_SOCKADDR_TEXT] = "";
+    if (socket) {
+        union aqi_sockaddr from;
+        memcpy(&from.v4, addr, sizeof(from.v4));
+        return snprintf(text, len, "fi_sockaddr_in://%s", aqi_sockaddr_text(&from, at));
+    }
+    struct afi_name name;
+    memcpy(&name, addr, sizeof(name));
+    name_hex(name.id, id);
+    if (name.count != 0 && name_is_by_udp(&name)) name_address_uri(&name, 0, at, sizeof(at));
     return snprintf(text, len, "fi_aqueduct://%s%s%s", id, at[0] != 0 ? "@" : "", at);
 }
 

@@ -70,7 +70,15 @@ bool afi_name_by_shm(const struct afi_name *self, const struct afi_name *name);
 /* Get the n-th URI to try; returns false if there are fewer. */
 bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
                   size_t len);
-int afi_name_text(const struct afi_name *name, char *text, size_t len); /* like snprintf */
+/*
+ * The form that names have in programs: that of sockets (struct sockaddr_in) if requested, with the
+ * first address of the name, and the port of the service for which it stands.
+ */
+size_t afi_name_size(bool socket);
+void afi_name_write(bool socket, const struct afi_name *name, void *addr);
+/* Sets the name to all 0, which is not valid, if it is no address of a socket, or that of any. */
+void afi_name_read(bool socket, const void *addr, struct afi_name *name);
+int afi_name_text(bool socket, const void *addr, char *text, size_t len); /* like snprintf */
 /* Prove knowledge of the name of `to`, for call `number` from `from`. */
 int afi_name_prove(const struct afi_name *to, const uint8_t *from, const char *what,
                    uint32_t number, uint8_t proof[AFI_SECRET]);

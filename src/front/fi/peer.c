@@ -7,15 +7,18 @@
 #include "base/mac.h"
 #include "lib/alone.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PEER_DUPLICATE = 1, /* code of a rejected call: another call is used */
     PEER_STRANGER = 2,
     PEER_CALLS = 64, /* maximum concurrent calls: listeners reject more */
-    PEER_LOST = 64   /* lost peers before those without an address are forgotten */
+    PEER_LOST = 64,  /* lost peers before those without an address are forgotten */
+    PEER_PORTS = 64  /* free ports to try, which others may take first */
 };
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
@@ -166,9 +169,39 @@ static int peer_listen(struct afi_ep *ep)
     return afi_error(st);
 }
 
+/* A port that no socket has now; 0: none. */
+static uint16_t peer_free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    if (bind(fd, (struct sockaddr *)&at, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+        at.sin_port = 0;
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+/* The address of a socket is that of a service, so the endpoint is one, at any port. */
+static int peer_listen_anywhere(struct afi_ep *ep)
+{
+    int err = -FI_EADDRINUSE;
+    for (unsigned i = 0; i < PEER_PORTS && err == -FI_EADDRINUSE; i++) {
+        ep->service = peer_free_port();
+        if (ep->service == 0) return -FI_EADDRNOTAVAIL;
+        err = peer_listen(ep);
+        if (err == 0) return 0;
+        peer_listen_no_more(ep);
+    }
+    ep->service = 0;
+    return err;
+}
+
 /* On failure, no listener remains: the program may try again. */
 int afi_peer_listen(struct afi_ep *ep)
 {
+    if (ep->service == 0 && ep->domain->sockets) return peer_listen_anywhere(ep);
     int err = peer_listen(ep);
     if (err != 0) peer_listen_no_more(ep);
     return err;

@@ -139,7 +139,8 @@ static int provider_check(const struct fi_info *hints)
     if (hints == NULL) return 0;
     bool paired = (hints->caps & FI_SOURCE_ERR) == 0 || (hints->caps & FI_SOURCE) != 0;
     bool fits = (hints->caps & ~AFI_ALL_CAPS) == 0 && paired &&
-                (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT) &&
+                (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT ||
+                 afi_info_has_sockets(hints)) &&
                 provider_address_fits(hints) && afi_tx_fits(hints->tx_attr) &&
                 afi_rx_fits(hints->rx_attr) && provider_ep_fits(hints->ep_attr) &&
                 provider_domain_fits(hints->domain_attr) &&
@@ -227,13 +228,15 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
     return to->name != NULL ? 0 : -FI_ENOMEM;
 }
 
-static int provider_fill_address(const struct afi_name *name, void **addr, size_t *len)
+static int provider_fill_address(bool sockets, const struct afi_name *name, void **addr,
+                                 size_t *len)
 {
     if (!afi_name_is_valid(name)) return 0;
-    *addr = malloc(sizeof(*name));
+    if (sockets && (name->transports & AFI_BY_UDP) == 0) return -FI_ENODATA;
+    *len = afi_name_size(sockets);
+    *addr = malloc(*len);
     if (*addr == NULL) return -FI_ENOMEM;
-    memcpy(*addr, name, sizeof(*name));
-    *len = sizeof(*name);
+    afi_name_write(sockets, name, *addr);
     return 0;
 }
 
@@ -274,9 +277,10 @@ static int provider_find_ends(const char *node, const char *service, uint64_t fl
 
 static int provider_fill_addresses(struct fi_info *info, const struct provider_ends *ends)
 {
-    int err = provider_fill_address(&ends->from, &info->src_addr, &info->src_addrlen);
+    bool sockets = afi_info_has_sockets(info);
+    int err = provider_fill_address(sockets, &ends->from, &info->src_addr, &info->src_addrlen);
     if (err != 0) return err;
-    return provider_fill_address(&ends->to, &info->dest_addr, &info->dest_addrlen);
+    return provider_fill_address(sockets, &ends->to, &info->dest_addr, &info->dest_addrlen);
 }
 
 static int provider_fill(struct fi_info *info, const struct fi_info *hints,
@@ -284,7 +288,7 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints,
 {
     const struct fi_ep_attr *ep = hints != NULL ? hints->ep_attr : NULL;
     info->caps = provider_caps(hints);
-    info->addr_format = AFI_FORMAT;
+    info->addr_format = hints != NULL && afi_info_has_sockets(hints) ? FI_SOCKADDR_IN : AFI_FORMAT;
     *info->ep_attr = (struct fi_ep_attr){
         .type = FI_EP_RDM,
         .protocol = PROVIDER_PROTOCOL,
