@@ -311,6 +311,7 @@ static void lookups(void)
     found(NULL, "7000", FI_SOURCE | FI_NUMERICHOST, 7000, -1);
     found("localhost", NULL, FI_SOURCE, 0, -1);
     found("localhost", "7000", FI_SOURCE, 7000, -1);
+    found("127.0.1.1", "7000", FI_SOURCE, 7000, -1);
     found(six ? "fi_sockaddr://[::1]:7000" : "fi_sockaddr://127.0.0.1:7000", NULL, FI_SOURCE, 7000,
           -1);
     found(NULL, "7000", 0, 0, 7000);

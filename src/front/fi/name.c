@@ -116,10 +116,18 @@ int afi_name_make(struct afi_name *name, uint16_t service)
 
 /* --- services -------------------------------------------------------------------------------- */
 
+/* The name of a host often stands for 127.0.1.1, which is the address of no interface. */
+static bool name_is_loopback(const struct sockaddr *ip)
+{
+    const struct sockaddr_in *in = (const void *)ip;
+    return ip->sa_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 static bool name_is_here(const struct addrinfo *list)
 {
     struct ifaddrs *all;
-    bool here = false;
+    bool here = name_is_loopback(list->ai_addr);
+    if (here) return true;
     if (getifaddrs(&all) != 0) return false;
     for (; list != NULL && !here; list = list->ai_next)
         for (const struct ifaddrs *at = all; at != NULL && !here; at = at->ifa_next)
