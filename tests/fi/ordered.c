@@ -1,4 +1,7 @@
-/* A message that arrives finds the data of earlier writes of any length (FI_ORDER_SAW). */
+/*
+ * Writes of another process: a message finds the data of earlier ones of any length (FI_ORDER_SAW),
+ * and none changes memory once its registration has been closed.
+ */
 #include "fi/pair.h"
 
 #include <stdio.h>
@@ -60,6 +63,38 @@ static void read_rounds(struct side *side, unsigned char *memory, size_t len)
     free(message);
 }
 
+/* The registration may be closed before the write has ended. */
+static void write_last(struct side *side, unsigned char *memory)
+{
+    struct fi_cq_tagged_entry entry;
+    struct fi_cq_err_entry error = {0};
+    ssize_t got;
+    int value = 0;
+    memset(memory, ROUNDS + 1, LONGEST);
+    REPEAT(side, fi_write(side->ep, memory, LONGEST, NULL, side->other, 0, KEY, NULL));
+    while ((got = fi_cq_read(side->tx, &entry, 1)) == -FI_EAGAIN)
+        (void)fi_cntr_read(side->reads);
+    if (got == -FI_EAVAIL) {
+        CHECK_EQUAL(fi_cq_readerr(side->tx, &error, 0), 1);
+        CHECK_EQUAL(error.err, FI_EACCES);
+    }
+    REPEAT(side, fi_inject(side->ep, &value, sizeof(value), side->other));
+}
+
+static void close_early(struct side *side, unsigned char *memory, struct fid_mr *mr)
+{
+    unsigned char *copy = malloc(LONGEST);
+    int got;
+    while (*(volatile unsigned char *)memory != ROUNDS + 1)
+        (void)fi_cntr_read(side->reads);
+    CHECK_EQUAL(fi_close(&mr->fid), 0);
+    memcpy(copy, memory, LONGEST);
+    REPEAT(side, fi_recv(side->ep, &got, sizeof(got), NULL, side->other, NULL));
+    await(side, side->rx);
+    CHECK(memcmp(copy, memory, LONGEST) == 0);
+    free(copy);
+}
+
 static void exchange(struct side *side, int in, int out)
 {
     char name[64];
@@ -89,7 +124,12 @@ static void run(bool writes, int in, int out)
             read_rounds(&side, memory, len);
         }
     }
-    CHECK_EQUAL(fi_close(&mr->fid), 0);
+    if (writes) {
+        write_last(&side, memory);
+        CHECK_EQUAL(fi_close(&mr->fid), 0);
+    } else {
+        close_early(&side, memory, mr);
+    }
     side_close(&side);
     free(memory);
 }

@@ -128,6 +128,7 @@ static int domain_mr_close(struct fid *fid)
 {
     struct afi_mr *mr = AQI_OF(fid, struct afi_mr, fid.fid);
     afi_lock();
+    afi_fetch_revoke(mr);
     aqi_list_remove(&mr->link);
     mr->domain->users--;
     mr->domain->mr_count--;

@@ -95,6 +95,35 @@ void afi_fetch_progress(void)
     }
 }
 
+static bool fetch_writes_to(const struct afi_fetch *fetch, const struct afi_mr *mr)
+{
+    for (unsigned i = 0; i < AQI_COUNT_OF(fetch->mrs); i++)
+        if (fetch->mrs[i] == mr) return true;
+    return false;
+}
+
+/* The next one to the memory of `mr`; NULL: none. */
+static struct afi_fetch *fetch_to(const struct afi_mr *mr)
+{
+    for (struct aqi_node *at = afi.fetches.next; at != &afi.fetches; at = at->next)
+        if (fetch_writes_to(AQI_OF(at, struct afi_fetch, link), mr))
+            return AQI_OF(at, struct afi_fetch, link);
+    return NULL;
+}
+
+void afi_fetch_revoke(const struct afi_mr *mr)
+{
+    struct afi_fetch *fetch;
+    while ((fetch = fetch_to(mr)) != NULL) {
+        aq_status st = aq_event_wait_all(fetch->events, AQI_COUNT_OF(fetch->events), FETCH_END_NS);
+        fetch->status = AQ_EACCESS;
+        if (st == AQ_AGAIN)
+            afi_peer_fail(fetch->peer, FI_EIO); /* as only closing the connection ends it */
+        else
+            fetch_end(fetch);
+    }
+}
+
 void afi_fetch_abort(const struct afi_peer *peer)
 {
     for (struct aqi_node *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {

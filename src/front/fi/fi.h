@@ -460,8 +460,8 @@ struct afi_fetch {
     uint8_t flags;
     bool spared; /* as in struct afi_message */
     uint64_t tag, data, total;
-    uint64_t key; /* of the target's registration, which may have been closed meanwhile */
-    size_t at;    /* offset in a multi-receive buffer */
+    struct afi_mr *mrs[AFI_IOVS]; /* the registrations of `to`, if a peer writes there */
+    size_t at;                    /* offset in a multi-receive buffer */
 };
 
 /* --- library.c: the copy of Aqueduct, the lock, progress ------------------------------------- */
@@ -748,6 +748,7 @@ struct afi_fetch *afi_fetch_new(struct afi_peer *peer, const void *pieces, size_
 void afi_fetch_begin(struct afi_fetch *fetch);
 void afi_fetch_progress(void);
 void afi_fetch_abort(const struct afi_peer *peer); /* fails those from a peer that has been lost */
+void afi_fetch_revoke(const struct afi_mr *mr);    /* fails those to memory no longer registered */
 
 /* receive.c */
 void afi_rxq_init(struct afi_rxq *rxq);

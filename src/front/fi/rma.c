@@ -177,7 +177,7 @@ struct fi_ops_rma afi_rma_ops = {.size = sizeof(struct fi_ops_rma),
 
 struct rma_target {
     struct iovec iov[AFI_IOVS];
-    struct afi_mr *mr; /* of the first place */
+    struct afi_mr *mrs[AFI_IOVS]; /* the first one is NULL if there is no place */
     unsigned count;
     size_t len;
     int err;
@@ -193,13 +193,16 @@ static bool rma_find(struct afi_peer *peer, const struct afi_wire *head, uint64_
     memcpy(places, *bytes, size);
     *bytes += size;
     *len -= size;
-    *target = (struct rma_target){.count = head->count};
+    target->count = head->count;
+    target->len = 0;
+    target->err = 0;
+    target->mrs[0] = NULL;
     for (unsigned i = 0; i < head->count; i++) {
         unsigned char *at = NULL;
         struct afi_mr *mr = afi_mr_find(peer->ep->domain, places[i].key, places[i].addr,
                                         places[i].len, access, &at);
         if (mr == NULL) target->err = FI_EACCES;
-        if (i == 0) target->mr = mr;
+        target->mrs[i] = mr;
         target->iov[i] = (struct iovec){.iov_base = at, .iov_len = places[i].len};
         if (places[i].len > SIZE_MAX - target->len) return false;
         target->len += places[i].len;
@@ -227,10 +230,8 @@ static void rma_written(struct afi_peer *peer, uint8_t flags, uint64_t data, siz
 
 static void rma_put_fetched(struct afi_fetch *fetch)
 {
-    int err = fetch->status == AQ_OK ? 0 : FI_EIO;
-    if (err == 0)
-        rma_written(fetch->peer, fetch->flags, fetch->data, fetch->total,
-                    afi_mr_of(fetch->peer->ep->domain, fetch->key));
+    int err = fetch->status == AQ_OK ? 0 : fetch->status == AQ_EACCESS ? FI_EACCES : FI_EIO;
+    if (err == 0) rma_written(fetch->peer, fetch->flags, fetch->data, fetch->total, fetch->mrs[0]);
     afi_wire_answer(fetch->peer, fetch->epoch, fetch->remote_op, err);
 }
 
@@ -248,7 +249,7 @@ static bool rma_put_remote(struct afi_peer *peer, const struct afi_wire *head,
     fetch->len = fetch->total = target->len;
     fetch->flags = head->flags;
     fetch->data = head->data;
-    fetch->key = target->mr->fid.key;
+    memcpy(fetch->mrs, target->mrs, target->count * sizeof(target->mrs[0]));
     fetch->remote_op = head->op;
     fetch->done = rma_put_fetched;
     afi_fetch_begin(fetch);
@@ -267,7 +268,7 @@ bool afi_target_put(struct afi_peer *peer, const struct afi_wire *head, const un
     if ((head->flags & AFI_REMOTE) != 0) return rma_put_remote(peer, head, bytes, len, &target);
     if (len != target.len) return false;
     afi_iov_scatter(target.iov, target.count, 0, bytes, len);
-    rma_written(peer, head->flags, head->data, len, target.mr);
+    rma_written(peer, head->flags, head->data, len, target.mrs[0]);
     afi_wire_answer(peer, peer->epoch, head->op, 0);
     return true;
 }
@@ -283,7 +284,7 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
         afi_wire_answer(peer, peer->epoch, head->op, target.err);
         return true;
     }
-    rma_count(peer, target.mr, AFI_COUNT_REMOTE_READ);
+    rma_count(peer, target.mrs[0], AFI_COUNT_REMOTE_READ);
     if (target.len + sizeof(answer) <= peer->eager) {
         afi_wire_note(peer, &answer, target.iov, target.count);
         return true;
@@ -325,7 +326,7 @@ bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
                          compares ? bytes + operands + at : NULL, old + at, part / size);
         at += part;
     }
-    rma_count(peer, target.mr, fetches ? AFI_COUNT_REMOTE_READ : AFI_COUNT_REMOTE_WRITE);
+    rma_count(peer, target.mrs[0], fetches ? AFI_COUNT_REMOTE_READ : AFI_COUNT_REMOTE_WRITE);
     const struct iovec result = {.iov_base = old, .iov_len = target.len};
     if (fetches)
         afi_wire_note(peer, &answer, &result, 1);
