@@ -160,8 +160,8 @@ static aq_status safe_text_name(const char *setting, const char *pattern, uint32
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "base",
-                    "%s: the file name is longer than %d characters: \"%.60s…\"", setting, PATH_MAX,
-                    pattern);
+                    "%s: the file name is longer than %d characters: \"%.60s...\"", setting,
+                    PATH_MAX, pattern);
 }
 
 aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, int *fd)

@@ -442,7 +442,7 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     size_t len = strlen(name);
     if (len > AQI_CONTROL_NAME)
         return aqi_fail(AQ_EINVAL, "job",
-                        "the name of a shared object, \"%.80s…\", is longer "
+                        "the name of a shared object, \"%.80s...\", is longer "
                         "than %u bytes",
                         name, AQI_CONTROL_NAME);
     aq_status status = fork_call(fork, AQI_CALL_SHARE, name, len, bytes);

@@ -69,7 +69,7 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_FAULT",
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma-separated "
-            "list of again=PERCENT, late=POLLS, swap=PERCENT, hide=CAPABILITY+…, die=RANK@CALLS, "
+            "list of again=PERCENT, late=POLLS, swap=PERCENT, hide=CAPABILITY+..., die=RANK@CALLS, "
             "seed=NUMBER, credits=0..1, depth=NUMBER.",
      .advice = "Only for tests. hide=alloc and credits must be the same in every process.",
      AQI_SETTING_IN(TEXT, struct lib_config, fault)},

@@ -44,11 +44,11 @@ static const struct command_row rows[] = {
 };
 
 static const char head[] =
-    "usage: aqinfo [OPTION]… [NAME]…\n"
-    "       aqinfo udp HOST…\n"
+    "usage: aqinfo [OPTION...] [NAME...]\n"
+    "       aqinfo udp HOST...\n"
     "       aqinfo fi\n"
-    "       aqinfo --merge-traces FILE…\n"
-    "       aqinfo --peers PID|FILE…\n"
+    "       aqinfo --merge-traces FILE...\n"
+    "       aqinfo --peers PID|FILE...\n"
     "\n"
     "Shows transports, limits and settings of Aqueduct on this machine. Without options: the\n"
     "transports, the limits, and the settings that differ from their defaults. With names of\n"

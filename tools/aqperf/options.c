@@ -205,8 +205,8 @@ static const struct command_row rows[] = {
 };
 
 static const char head[] =
-    "usage: aqrun -n N aqperf [OPTION]…\n"
-    "       aqperf --listen URI; aqperf --connect URI [OPTION]…\n"
+    "usage: aqrun -n N aqperf [OPTION...]\n"
+    "       aqperf --listen URI; aqperf --connect URI [OPTION...]\n"
     "\n"
     "Measures Aqueduct between rank 0 and rank 1 (barriers: between all ranks) and, in the same\n"
     "run and between the same two cores, the limit of the machine for each figure. With --listen\n"

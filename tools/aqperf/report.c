@@ -102,7 +102,7 @@ void report_progress(const struct row *row)
 {
     if (!state.live) return;
     print_row(stdout, row);
-    printf("  measuring…\r");
+    printf("  measuring...\r");
     fflush(stdout);
 }
 

@@ -46,7 +46,7 @@ static const struct command_row rows[] = {
 };
 
 static const char head[] =
-    "usage: aqtop [OPTION]… [JOB]\n"
+    "usage: aqtop [OPTION...] [JOB]\n"
     "\n"
     "Shows the activity of each rank of a running job, on all its hosts: messages and one-sided\n"
     "operations (msg/s), bytes out and in (data that other ranks get from or put into a rank's\n"
