@@ -7,7 +7,7 @@ usage: aqinfo.py BUILD_DIR
 import json
 import re
 
-from programs import AQINFO, Case, main, run
+from programs import AQINFO, AQPERF, AQRUN, AQTOP, Case, main, on_terminal, run
 
 
 class Aqinfo(Case):
@@ -150,5 +150,17 @@ class Aqinfo(Case):
         version = self.expect(run(AQINFO, "--version"), 0).stdout
         self.assertRegex(version, r"^aqinfo \d+\.\d+\.\d+\n$")
 
+
+    def test_help_of_all_tools_fits_the_terminal(self):
+        """It is plain ASCII, and has the same words for every width."""
+        for tool in (AQINFO, AQPERF, AQRUN, AQTOP):
+            piped = self.expect(run(tool, "--help"), 0).stdout
+            for columns in (80, 200):
+                text = on_terminal(columns, tool, "--help")
+                self.assertTrue(text.isascii(), text)
+                self.assertEqual(text.split(), piped.split())
+                self.assertLessEqual(max(map(len, text.splitlines())), min(columns, 98), text)
+            self.assertGreater(len(on_terminal(80, tool, "--help").splitlines()),
+                               len(piped.splitlines()))
 
 main()

@@ -2,10 +2,14 @@
 shell."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
+import pty
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 
 BUILD = pathlib.Path(sys.argv[1])
@@ -42,6 +46,21 @@ def start(*command, **settings):
         except BaseException:
             program.kill()
             raise
+
+
+def on_terminal(columns, *command):
+    """Run a command whose output is a terminal of this many columns; returns the output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    with subprocess.Popen([os.fspath(part) for part in command], env=environment({}),
+                          stdout=theirs) as program, os.fdopen(ours, "rb") as terminal:
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # the program has closed the terminal
+            while part := terminal.read1():
+                text += part
+    assert program.returncode == 0, text
+    return text.decode().replace("\r\n", "\n")
 
 
 def job(ranks, *command, **settings):

@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LINE_WIDTH = 100 };
-
 /* Prints nothing if the text is empty. */
 static void paragraph(const char *text, int indent)
 {
     if (text[0] == '\0') return;
     printf("%*s", indent, "");
-    command_wrap(text, indent, LINE_WIDTH);
+    command_wrap(text, indent);
 }
 
 /* A field of the full description; omitted if empty. */
@@ -76,15 +74,15 @@ static void show_transports(const struct data *data)
     printf("Transports, in order of preference\n");
     for (size_t i = 0; i < data->transport_count; i++) {
         const aq_transport_info *transport = &data->transports[i];
-        printf("  %-6s %-4s %s\n", transport->name,
+        char abilities[400];
+        snprintf(abilities, sizeof abilities, "%s%s%s; Mediums up to %zu bytes", transport->device,
+                 transport->device[0] != '\0' ? "; " : "", transport->caps, transport->max_medium);
+        printf("  %-6s %-4s ", transport->name,
                transport->usable       ? "yes"
                : transport->on_request ? "ask"
-                                       : "no",
-               transport->doc);
-        if (transport->usable)
-            printf("              %s%s%s; Mediums up to %zu bytes\n", transport->device,
-                   transport->device[0] != '\0' ? "; " : "", transport->caps,
-                   transport->max_medium);
+                                       : "no");
+        command_wrap(transport->doc, 14);
+        if (transport->usable) paragraph(abilities, 14);
         paragraph(transport->reason, 14);
     }
     putchar('\n');

@@ -198,7 +198,7 @@ static const char options_tail[] =
     "begin with one dash: -spawner=ssh.\n"
     "\n"
     "Environment:\n"
-    "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
+    "  AQ_START_TIMEOUT  how long aq_init waits for other processes (default 60s)\n"
     "  AQ_EXIT_TIMEOUT   how long the end of the job may take (default 2s)\n"
     "  AQ_BIND           core: like --bind core (default none)\n"
     "  AQ_SURVIVE        yes: like --survive (default no)\n"

@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* LONG: values of long options without a letter are above those of letters. */
-enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
+enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LEAST_WIDTH = 60, LONG = 256 };
 
 static struct command_line command; /* a copy, as it is used until the program ends */
 
@@ -50,9 +51,18 @@ static void version(void)
     printf("%s %s\n", command.tool, command.version);
 }
 
-void command_wrap(const char *text, int indent, int width)
+/* The columns to fill: those of the terminal that is standard output, within limits. */
+static int columns(void)
 {
-    int column = 0;
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_col > WIDTH)
+        return WIDTH;
+    return size.ws_col < LEAST_WIDTH ? LEAST_WIDTH : size.ws_col;
+}
+
+void command_wrap(const char *text, int indent)
+{
+    int column = 0, width = columns();
     while (*(text += strspn(text, " \n")) != '\0') {
         int word = (int)strcspn(text, " \n");
         bool fits = column + 1 + word <= width;
@@ -71,7 +81,24 @@ static void describe(const struct command_row *row)
     snprintf(left, sizeof left, "%s--%s%s%s", row->letter != 0 ? letter : "", row->name,
              row->arg != NULL ? " " : "", row->arg != NULL ? row->arg : "");
     printf("  %-*s  ", INDENT - 4, left);
-    command_wrap(row->doc, INDENT, WIDTH);
+    command_wrap(row->doc, INDENT);
+}
+
+/* Print paragraphs, each filled unless one of its lines is indented. */
+static void paragraphs(const char *text)
+{
+    while (*text != '\0') {
+        const char *gap = strstr(text, "\n\n");
+        size_t len = gap != NULL ? (size_t)(gap - text) + 1 : strlen(text);
+        char *paragraph = *text != '\n' && *text != ' ' ? strndup(text, len) : NULL;
+        if (*text == '\n') len = 1;
+        if (paragraph != NULL && strstr(paragraph, "\n ") == NULL)
+            command_wrap(paragraph, 0);
+        else
+            fwrite(text, 1, len, stdout);
+        free(paragraph);
+        text += len;
+    }
 }
 
 static const struct command_row help_row = {'h', "help", NULL, "print this text", .take = NULL};
@@ -80,12 +107,12 @@ static const struct command_row version_row = {'V', "version", NULL, "print the 
 
 static void help(void)
 {
-    fputs(command.head, stdout);
+    paragraphs(command.head);
     for (size_t i = 0; i < command.count; i++)
         describe(&command.rows[i]);
     describe(&help_row);
     describe(&version_row);
-    fputs(command.tail, stdout);
+    paragraphs(command.tail);
 }
 
 static const struct command_row *row_at(size_t i)

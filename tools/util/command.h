@@ -26,7 +26,7 @@ struct command_row {
 
 struct command_line {
     const char *tool, *version;
-    const char *head, *tail; /* text of --help before and after the options */
+    const char *head, *tail; /* paragraphs of --help before and after the options */
     const struct command_row *rows;
     size_t count;
     bool stops;  /* parsing stops at the first word that is not an option */
@@ -47,9 +47,9 @@ int command_read(const struct command_line *line, int argc, char **argv);
 __attribute__((format(printf, 1, 2), noreturn)) void command_error(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
-/* Print a text in lines of at most `width` columns, indented by `indent`. The caller has printed
- * the indentation of the first line. */
-void command_wrap(const char *text, int indent, int width);
+/* Print a text in lines that fit the terminal, if standard output is one, indented by `indent`. The
+ * caller has printed the indentation of the first line. */
+void command_wrap(const char *text, int indent);
 /* Flush standard output. Returns false after printing an error if not all has been written. */
 bool command_written(void);
 
