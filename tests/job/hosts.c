@@ -188,7 +188,7 @@ static void test_errors(void **state)
         {{"--hosts", "a", "--hostfile", "b", "true"}, "--hosts and --hostfile: give only one"},
         {{"-n", "3", "--hosts", "a:2", "true"}, "--oversubscribe"},
         {{"-n", "2", "-N", "2", "true"}, "-N 2: only this machine is known"},
-        {{"-N", "0", "true"}, "--nodes 0: give a number from 1 to 65536"},
+        {{"-N", "0", "true"}, "-N 0: give a number from 1 to 65536"},
         {{"-spawner=ssh", "true"}, "--spawner ssh: no hosts are known; name them with --hosts"},
         {{"-spawner=slurm", "true"}, "give one of auto fork ssh pmix pmi2 pmi mpi"},
         {{"--output", "x/%q", "true"}, "%q is unknown"},

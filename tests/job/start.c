@@ -14,14 +14,16 @@ static void test_bad_command_lines(void **state)
         const char *args[4];
         const char *text;
     } cases[] = {
-        {{"-n", "0", "true"}, "--ranks 0: give a number from 1 to 65536"},
-        {{"-n", "100000", "true"}, "--ranks 100000: give a number from 1 to 65536"},
+        {{"-n", "0", "true"}, "-n 0: give a number from 1 to 65536"},
+        {{"-n", "100000", "true"}, "-n 100000: give a number from 1 to 65536"},
         {{"-n", "65537", "true"}, "from 1 to 65536"},
-        {{"-n", "x", "true"}, "--ranks x: give"},
-        {{"-n", "-1", "true"}, "--ranks -1: give"},
-        {{"-n", "2x", "true"}, "--ranks 2x: give"},
-        {{"-n", "", "true"}, "--ranks : give"},
+        {{"-n", "x", "true"}, "-n x: give"},
+        {{"-n", "-1", "true"}, "-n -1: give"},
+        {{"-n", "2x", "true"}, "-n 2x: give"},
+        {{"-n", "", "true"}, "-n : give"},
         {{"-n", "99999999999999999999", "true"}, "from 1 to 65536"},
+        {{"--ranks", "x", "true"}, "--ranks x: give"},
+        {{"-np", "x", "true"}, "--np x: give"},
         {{"-n"}, "-n needs an argument"},
         {{"-n", "2"}, "no program given"},
         {{"--prefx", "true"}, "did you mean --prefix?"},

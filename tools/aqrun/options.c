@@ -97,6 +97,8 @@ static const struct command_row option_rows[] = {
      "start N processes, 1 to 65536 (default: one per slot, or one per host if there are no slots; "
      "1 without hosts)",
      .number = &job.options.ranks, .min = 1, .max = AQI_MAX_RANKS},
+    {0, "np", "N", "the same; may begin with one dash, as in mpirun", .number = &job.options.ranks,
+     .min = 1, .max = AQI_MAX_RANKS},
     {'N', "nodes", "HOSTS",
      "use this many hosts, and spread the processes evenly over them, within their slots",
      .number = &job.options.hosts_wanted, .min = 1, .max = AQI_MAX_RANKS},

@@ -15,6 +15,7 @@
 enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LEAST_WIDTH = 60, LONG = 256 };
 
 static struct command_line command; /* a copy, as it is used until the program ends */
+static char option[40];             /* the current one: -n or --ranks, as it was given */
 
 void command_error(const char *format, ...)
 {
@@ -163,7 +164,7 @@ static void each(const struct command_row *row, const char *list)
     for (;;) {
         size_t length = strcspn(list, ",");
         if (length == 0 || length >= sizeof part)
-            command_error("--%s %s: an item is empty or too long", row->name, list);
+            command_error("%s %s: an item is empty or too long", option, list);
         memcpy(part, list, length);
         part[length] = '\0';
         row->each(part);
@@ -177,7 +178,7 @@ static unsigned number(const struct command_row *row, const char *text)
     char *end;
     unsigned long value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end != '\0' || value < row->min || value > row->max)
-        command_error("--%s %s: give a number from %u to %u", row->name, text, row->min, row->max);
+        command_error("%s %s: give a number from %u to %u", option, text, row->min, row->max);
     return (unsigned)value;
 }
 
@@ -192,7 +193,7 @@ static void take(const struct command_row *row, const char *value)
     if (row->number != NULL) *row->number = number(row, value);
     if (row->bits != NULL) *row->bits |= row->value;
     if (row->variable != NULL && setenv(row->variable, value != NULL ? value : "yes", 1) != 0)
-        command_error("--%s: %s", row->name, strerror(errno));
+        command_error("%s: %s", option, strerror(errno));
 }
 
 /* Convert -name or -name=VALUE to --name, for getopt. */
@@ -233,6 +234,10 @@ int command_read(const struct command_line *line, int argc, char **argv)
         size_t i = found >= LONG ? (size_t)found - LONG : 0;
         while (found < LONG && row_at(i)->letter != found)
             i++;
+        if (found < LONG)
+            snprintf(option, sizeof option, "-%c", found);
+        else
+            snprintf(option, sizeof option, "--%s", row_at(i)->name);
         take(row_at(i), optarg);
     }
     return optind;
