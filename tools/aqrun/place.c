@@ -63,8 +63,8 @@ static bool place_check_hosts(const struct hosts *list, const struct place_reque
             request->hosts);
     if (list->count > 0 && request->hosts > list->count)
         return aqi_explain(why, HOSTS_WHY,
-                           "-N %u: there are only %u hosts; name more, or request fewer",
-                           request->hosts, list->count);
+                           "-N %u: only %u host%s known; name more, or request fewer",
+                           request->hosts, list->count, list->count == 1 ? " is" : "s are");
     if (request->ranks != 0 && request->hosts > request->ranks)
         return aqi_explain(why, HOSTS_WHY,
                            "-n %u -N %u: each host needs at least one process; request fewer hosts",

@@ -67,7 +67,7 @@ static void impossible_requests(void **state)
         const char *why;
     } cases[] = {
         {"", {4, 2, false}, "-N 2: only this machine is known; name hosts"},
-        {"a,b", {4, 3, false}, "-N 3: there are only 2 hosts"},
+        {"a,b", {4, 3, false}, "-N 3: only 2 hosts are known; name more"},
         {"a,b", {1, 2, false}, "-n 1 -N 2: each host needs at least one process"},
         {"a*4,b*2", {7, 0, false}, "-n 7: the hosts in use (2) have only 6 slots;"},
         {"a*4,b*2", {7, 0, false}, "--oversubscribe"},
