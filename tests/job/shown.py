@@ -28,7 +28,8 @@ class Alike(far.Near):
                                   AQ_TRACE_FILE=f"{place}/%")
         first = re.match(r"aq\[(\d)\] base: AQ_TRACE_FILE: .*: its disk is full\n", said)
         self.assertIsNotNone(first, said)
-        named = re.findall(r"(?m)^aq\[([-,\d]+)\] base: the same as rank (\d), from (\d) o", said)
+        named = re.findall(r"(?m)^aq\[([-,\d]+)\] base: the same as rank (\d) \((\d) other",
+                           said)
         self.assertEqual(len(named), len(said.splitlines()) - 1, said)
         ranks = {int(first[1])}
         for names, of, _ in named:
@@ -42,7 +43,7 @@ class Alike(far.Near):
 
     def test_hosts(self):
         said = self.fails("true", hosts=["lacks1", "lacks2", "lacks3"],
-                          says=r"hosts lacks\d,lacks\d: the same as host lacks\d, from 2 o")
+                          says=r"hosts lacks\d,lacks\d: the same as host lacks\d \(2 other hosts\)")
         self.assertEqual(said.count("set AQ_REMOTE_AQRUN to its path"), 1, said)
 
     def test_bad_settings(self):

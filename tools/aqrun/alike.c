@@ -118,8 +118,9 @@ static void alike_list_others(struct alike_entry *entry)
         snprintf(line, sizeof(line), "aq[%s] %.*s: the same as rank %u", names, folder, entry->text,
                  first->rank);
     }
-    aqi_append(line, sizeof(line), ", from %zu other%s: \"%.*s%s\"", count, count > 1 ? "s" : "",
-               ALIKE_QUOTE, quoted, strlen(quoted) > ALIKE_QUOTE ? "..." : "");
+    aqi_append(line, sizeof(line), " (%zu other %s%s): \"%.*s%s\"", count,
+               first->host != NULL ? "host" : "rank", count > 1 ? "s" : "", ALIKE_QUOTE, quoted,
+               strlen(quoted) > ALIKE_QUOTE ? "..." : "");
     alike.say(line);
 }
 

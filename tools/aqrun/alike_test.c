@@ -50,10 +50,10 @@ static void once_with_a_count(void **state)
     assert_int_equal(alike_tick(1300 * MS), 1501 * MS);
     expect("");
     assert_true(alike_tick(1501 * MS) == UINT64_MAX);
-    expect("aq[2-3,9] udp: the same as rank 4, from 3 others: \"no way\"\n");
+    expect("aq[2-3,9] udp: the same as rank 4 (3 other ranks): \"no way\"\n");
     came("aq[1] udp: no way", 9000); /* a late one */
     alike_close();
-    expect("aq[1] udp: the same as rank 4, from 1 other: \"no way\"\n");
+    expect("aq[1] udp: the same as rank 4 (1 other rank): \"no way\"\n");
 }
 
 static void repetitions_by_one_rank_are_printed(void **state)
@@ -61,11 +61,11 @@ static void repetitions_by_one_rank_are_printed(void **state)
     came("aq[0] udp: no way", 0);
     came("aq[1] udp: no way", 1);
     came("aq[0] udp: no way", 2);
-    expect("aq[0] udp: no way\naq[1] udp: the same as rank 0, from 1 other: \"no way\"\n"
+    expect("aq[0] udp: no way\naq[1] udp: the same as rank 0 (1 other rank): \"no way\"\n"
            "aq[0] udp: no way\n");
     came("aq[1] udp: no way", 3);
     came("aq[1] udp: no way", 4);
-    expect("aq[1] udp: the same as rank 0, from 1 other: \"no way\"\naq[1] udp: no way\n");
+    expect("aq[1] udp: the same as rank 0 (1 other rank): \"no way\"\naq[1] udp: no way\n");
 }
 
 static void long_texts_are_truncated(void **state)
@@ -80,7 +80,7 @@ static void long_texts_are_truncated(void **state)
     snprintf(line, sizeof(line), "aq[0] core: %s\n", text);
     expect(line);
     alike_close();
-    snprintf(line, sizeof(line), "aq[1] core: the same as rank 0, from 1 other: \"%.70s...\"\n",
+    snprintf(line, sizeof(line), "aq[1] core: the same as rank 0 (1 other rank): \"%.70s...\"\n",
              text);
     expect(line);
 }
@@ -101,7 +101,7 @@ static void many(void **state)
         came(line, 0);
     }
     alike_close();
-    snprintf(wanted, sizeof(wanted), "from 1999 others: \"even\"\n");
+    snprintf(wanted, sizeof(wanted), "(1999 other ranks): \"even\"\n");
     assert_non_null(strstr(said, wanted));
     assert_non_null(strstr(said, "aq[2,4,6,"));
     assert_non_null(strstr(said, ",...] core"));
@@ -116,8 +116,9 @@ static void hosts(void **state)
     expect("aqrun: host n1: not reached (no n1); try ssh n1; ending the job\n"
            "aqrun: host n4: something else\n");
     alike_close();
-    expect("aqrun: hosts n2,n3: the same as host n1, from 2 others: \"not reached (no n1); try ssh "
-           "n1; ending the job\"\n");
+    expect(
+        "aqrun: hosts n2,n3: the same as host n1 (2 other hosts): \"not reached (no n1); try ssh "
+        "n1; ending the job\"\n");
     came("aqrun: host n1: ", 0);
     came("aqrun: host n1", 0);
     expect("aqrun: host n1: \naqrun: host n1\n");
