@@ -144,12 +144,12 @@ class Aqinfo(Case):
         self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)
         said = self.expect(run(AQINFO, "--peers", "--json", "1"), 2).stderr
         self.assertIn("--json, --markdown, --merge-traces and --peers cannot be combined", said)
+        self.assertIn("fi: accepts no other names", self.expect(run(AQINFO, "fi", "x"), 2).stderr)
 
     def test_help_and_version(self):
         self.assertTrue(self.expect(run(AQINFO, "--help"), 0).stdout.startswith("usage: aqinfo"))
         version = self.expect(run(AQINFO, "--version"), 0).stdout
         self.assertRegex(version, r"^aqinfo \d+\.\d+\.\d+\n$")
-
 
     def test_help_of_all_tools_fits_the_terminal(self):
         """It is plain ASCII, and has the same words for every width."""
@@ -162,5 +162,6 @@ class Aqinfo(Case):
                 self.assertLessEqual(max(map(len, text.splitlines())), min(columns, 98), text)
             self.assertGreater(len(on_terminal(80, tool, "--help").splitlines()),
                                len(piped.splitlines()))
+
 
 main()

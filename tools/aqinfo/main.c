@@ -205,7 +205,9 @@ int main(int argc, char **argv)
                                       .count = sizeof rows / sizeof rows[0]};
     char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
-    if (format == FORMAT_TEXT && named && strcmp(names[0], "fi") == 0 && names[1] == NULL) {
+    if (named && strcmp(names[0], "fi") == 0) {
+        if (names[1] != NULL || format != FORMAT_TEXT)
+            command_error("fi: accepts no other names, and no other format");
         int missing = fi_show();
         return command_written() ? missing : 1;
     }
