@@ -168,11 +168,12 @@ static const struct command_row rows[] = {
     {0, "repeats", "R", "number of samples, 5 to 1000 (default 7); the median is shown",
      .number = &given.repeats, .min = 5, .max = 1000},
     {0, "min-time", "T",
-     "duration of a sample, 1us to 60s (default 10ms), with unit ns, us, ms or s",
+     "duration of a sample, 1us to 60s (default 10ms), in ns, us, ms (if no unit is given) or s",
      .take = set_min_time},
     {0, "interval", "T,...",
      "how long ranks compute in 'attentive-*', 'first-after-*', 'halo' and 'steal', 1us to 10s "
-     "(default 100us,1ms,5ms), with unit ns, us, ms or s; samples last at least 16 times as long",
+     "(default 100us,1ms,5ms), in ns, us, ms (if no unit is given) or s; samples last at least 16 "
+     "times as long",
      .each = add_interval},
     {0, "progress-thread", "yes|no", "whether a progress thread runs (sets AQ_PROGRESS_THREAD)",
      .take = check_progress_thread, .variable = "AQ_PROGRESS_THREAD"},
