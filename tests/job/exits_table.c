@@ -245,7 +245,7 @@ const struct exit_case exit_cases[] = {
      .said = "rank @ sent a message for handler 200, which is not registered"},
     {"refused", "barrier", .code = 1,
      .said = "sent a Short request with 2 arguments to handler 101 (exit) of endpoint 0, which is "
-             "registered for Short requests with 1 arguments"},
+             "registered for Short requests with 1 argument"},
     {"no_endpoint", "barrier", .code = 1,
      .said = "rank @ sent a message to endpoint 3, which does not exist"},
     {"deaf_endpoint", "barrier", .code = 1,

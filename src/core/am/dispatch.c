@@ -124,13 +124,13 @@ static AQI_COLD void am_dispatch_refused(char *why, size_t room, const struct co
     char takes[32] = "any number of";
     if (h->nargs != AQ_AM_ANY_ARGS) snprintf(takes, sizeof(takes), "%u", h->nargs);
     snprintf(why, room,
-             "rank %u sent a %s %s with %u arguments to handler %u (%s) of endpoint %u, which is "
-             "registered for%s%s%s%s%s with %s arguments",
+             "rank %u sent a %s %s with %u argument%s to handler %u (%s) of endpoint %u, which is "
+             "registered for%s%s%s%s%s with %s argument%s",
              source, kinds[am->kind], am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs,
-             am->handler, h->name ? h->name : "no name", index,
+             am->nargs == 1 ? "" : "s", am->handler, h->name ? h->name : "no name", index,
              h->accepts & AQ_AM_SHORT ? " Short" : "", h->accepts & AQ_AM_MEDIUM ? " Medium" : "",
              h->accepts & AQ_AM_LONG ? " Long" : "", h->accepts & AQ_AM_REQUEST ? " requests" : "",
-             h->accepts & AQ_AM_REPLY ? " replies" : "", takes);
+             h->accepts & AQ_AM_REPLY ? " replies" : "", takes, h->nargs == 1 ? "" : "s");
 }
 
 /*

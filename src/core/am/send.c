@@ -108,7 +108,9 @@ aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_a
 static aq_status am_check_payload(const char *call, const void *src, size_t nbytes, size_t most)
 {
     if (AQI_UNLIKELY(nbytes > most))
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes; the maximum is %zu", call, nbytes, most);
+        return aqi_fail(AQ_ESIZE, "core",
+                        "%s: %zu bytes; the maximum is %zu (aq_am_max_medium, aq_am_max_long)",
+                        call, nbytes, most);
     if (AQI_UNLIKELY(src == NULL && nbytes != 0))
         return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes, but the address is NULL", call, nbytes);
     return AQ_OK;
