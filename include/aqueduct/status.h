@@ -18,8 +18,8 @@ extern "C" {
  * The status of a call: 0 is success, a positive value means "not now", a negative one is a
  * failure.
  *
- * Output arguments are written only if the call returns AQ_OK, unless stated otherwise. A failed
- * call has logged its exact cause; aq_error_message() returns it.
+ * Output arguments are written only if the call returns AQ_OK, unless stated otherwise.
+ * aq_error_message() returns the exact cause of a failure.
  */
 typedef enum aq_status {
     AQ_OK = 0,      /**< success */
@@ -76,7 +76,8 @@ AQ_API const char *aq_error_message(void);
  * Enable (the default) or disable printing of failures to stderr.
  *
  * Applies to all threads. Log messages of the library itself (AQ_LOG) and the reason why it ends
- * a job are printed regardless.
+ * a job are printed regardless. Failures that a program may expect are not printed: a lost peer
+ * (AQ_EPEER), a connection that is refused or times out, and a barrier whose names differ.
  *
  * Threads     Any, at any time; may be called from a handler.
  */
