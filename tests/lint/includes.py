@@ -55,10 +55,10 @@ RULES = (
     ("tests/*", ("{any}",)),
 )
 # The folders of the core, lowest first: each may include itself and those before it.
-ROOMS = ("state", "wait", "event", "mem", "am", "rma", "vis", "coll", "team", "conn", "setup")
-RULES = tuple((f"src/core/{room}",
-               tuple(f"core/{lower}/" for lower in ROOMS[:ROOMS.index(room) + 1]) +
-               ("core/core.h", "transport/", "base/", "aqueduct/")) for room in ROOMS) + RULES
+CORE = ("state", "wait", "event", "mem", "am", "rma", "vis", "coll", "team", "conn", "setup")
+RULES = tuple((f"src/core/{name}",
+               tuple(f"core/{lower}/" for lower in CORE[:CORE.index(name) + 1]) +
+               ("core/core.h", "transport/", "base/", "aqueduct/")) for name in CORE) + RULES
 # Exceptions: the only list of transports names them all; messages use the public numbers of
 # atomics; pins is the transports' interface to registrations on demand.
 EXTRA = {
@@ -70,8 +70,8 @@ EXTRA = {
     "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }
 
-# Folders that others may call without including their headers: the rooms of the core through
-# core.h, and the registrations on demand through pins.h.
+# Folders that others may call without including their headers: those of the core through core.h,
+# and the registrations on demand through pins.h.
 CALLS = {"src/lib": "core/", "src/transport/rdma": "reg/", "src/transport/ibv": "reg/",
          "src/transport/ofi": "reg/"}
 

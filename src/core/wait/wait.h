@@ -9,15 +9,15 @@ struct core_wait {
     uint32_t activity;    /* sleep.c: the activity counter before the last check; 0: not read */
     uint64_t yield_since; /* time of the first yield in ns; 0: none yet */
 };
-/*
- * A source of progress besides the transports: polled while busy, and called before a sleep.
- * Registered when its room opens; before_sleep and stalled may be NULL.
- */
 struct core_sleep_plan {
     int ms;      /* timeout; shortened if nothing announces what the source waits for */
     int fd;      /* another descriptor to sleep on; -1: none */
     bool waiter; /* sleeps on no descriptor: another thread is the poller */
 };
+/*
+ * A source of progress besides the transports: polled while busy, and called before a sleep.
+ * Registered when its folder's module opens; before_sleep and stalled may be NULL.
+ */
 struct core_source {
     const _Atomic uint32_t *busy; /* number of things to poll; changed by core_source_count */
     unsigned (*poll)(enum aqi_progress_mode mode, uint64_t now);

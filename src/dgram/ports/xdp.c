@@ -127,7 +127,7 @@ static aq_status xdp_watch(struct xdp_port *self)
     return AQ_OK;
 }
 
-/* `check`: do all except what binds it to the interface. */
+/* `check`: omit the steps that bind it to the interface. */
 static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
 {
     const char *name = self->port.inner->limits.interface;
