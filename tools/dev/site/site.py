@@ -92,16 +92,13 @@ def pictures(found):
 
 
 def landing(found):
-    """README's introduction with the commands after the text, its first steps, and the pictures."""
+    """README's introduction, its first steps, and the pictures."""
     sections = re.split(r"(?=<h2 )", found["README.md"].body)
-    head, commands, words = re.fullmatch(r"(<h1.*?</h1>\n)(<pre>.*?</pre>\n)(.*)", sections[0],
-                                         re.S).groups()
-    note, _, words = words.partition("</p>\n")
     steps = [part for part in sections if part.startswith('<h2 id="first-steps"')]
     if len(steps) != 1:
         sys.exit('site: README.md has no section "First steps"')
     body = "".join((
-        head, words, commands, note, "</p>\n",
+        sections[0],
         '<p><a class="button" href="README.html">Overview</a> '
         '<a class="button" href="contents.html">All pages</a></p>\n',
         steps[0], '<h2 id="pictures">In pictures</h2>\n', "\n".join(pictures(found))))
