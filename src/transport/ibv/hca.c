@@ -138,7 +138,7 @@ static void hca_close(struct aqi_tp *tp)
         hca->rail[r].srq = NULL;
     }
     aqi_pins_close(&hca->rdma.pins);
-    hca_rings_close(hca);
+    free(hca->rings.owner);
     aqi_rdma_drop_chunks(&hca->rdma);
     aqi_rdma_close(&hca->rdma);
     for (unsigned r = 0; r < hca->rails; r++)
@@ -214,6 +214,7 @@ size_t hca_peer_memory(const struct hca_tp *hca)
 static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct hca_tp *hca = (const struct hca_tp *)tp;
+    const struct aqi_rdma_chunk *rings = hca->rings.chunk;
     char names[HCA_RAILS * (sizeof(hca->rail[0].name) + 3)];
     size_t used = 0;
     for (unsigned r = 0; r < hca->rails; r++)
@@ -223,8 +224,8 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
                     "%s, %u requests to a peer, %u queue pair%s and %zu KB for each connected "
                     "peer, and %zu KB for %u rings",
                     names, hca->depth, hca->rails, hca->rails == 1 ? "" : "s",
-                    hca_peer_memory(hca) / 1024, hca->rings.len / 1024,
-                    hca->rings.memory != NULL ? hca->rings.count : 0);
+                    hca_peer_memory(hca) / 1024, rings != NULL ? rings->len / 1024 : 0,
+                    rings != NULL ? hca->rings.count : 0);
 }
 
 static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY &&

@@ -240,7 +240,9 @@ static void says_limit(const char *text, const char *what)
 static void how_much_may_be_locked(void **unused)
 {
     static char memory[8192];
-    assert_null(hca_rail_register(&hca.rail[0], memory, sizeof(memory), 0));
+    void *mr[AQI_RDMA_RAILS] = {NULL};
+    assert_int_equal(hca_driver.reg(&hca.rdma, memory, sizeof(memory), AQI_PINS_READ, mr),
+                     AQ_ELIMIT);
     says_limit(aq_error_message(), "register 8192 bytes");
     assert_int_equal(hca_rail_queues(&hca.rail[0], 10, 77), AQ_ESYS);
     says_limit(aq_error_message(), "completion queue of 77 entries");

@@ -13,17 +13,37 @@
 static_assert((int)HCA_RAILS == (int)AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
               "the engine has room for the registrations and keys of all rails");
 
+static void hca_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
+{
+    (void)rdma;
+    for (unsigned r = 0; r < HCA_RAILS; r++) {
+        if (mr[r] != NULL) hca_verbs.dereg_mr(mr[r]);
+        mr[r] = NULL;
+    }
+}
+
 static aq_status hca_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
                                 enum aqi_pins_access access, void *mr[AQI_RDMA_RAILS])
 {
     static const int rights[] = {[AQI_PINS_READ] = 0,
                                  [AQI_PINS_WRITE] = IBV_ACCESS_LOCAL_WRITE,
-                                 [AQI_PINS_PEERS] = HCA_ACCESS,
+                                 [AQI_PINS_PEERS] = IBV_ACCESS_LOCAL_WRITE |
+                                                    IBV_ACCESS_REMOTE_WRITE |
+                                                    IBV_ACCESS_REMOTE_READ,
                                  [AQI_PINS_BUFFERS] = IBV_ACCESS_LOCAL_WRITE};
-    if (hca_rails_register((struct hca_tp *)rdma, mr, addr, len, rights[access])) return AQ_OK;
-    bool full = errno == ENOMEM;
-    hca_rails_deregister(rdma, mr);
-    return full ? AQ_ELIMIT : AQ_ENOTSUP;
+    const struct hca_tp *hca = (const struct hca_tp *)rdma;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        const struct hca_rail *rail = &hca->rail[r];
+        if (hca_has_rail(hca->gone, r)) continue;
+        mr[r] = hca_verbs.reg_mr(rail->pd, addr, len, rights[access]);
+        if (mr[r] != NULL) continue;
+        int err = errno;
+        aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
+                       hca_advice_memory(err).text);
+        hca_driver_dereg(rdma, mr);
+        return err == ENOMEM ? AQ_ELIMIT : AQ_ENOTSUP;
+    }
+    return AQ_OK;
 }
 
 static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr,
@@ -245,7 +265,7 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .rmem_size = sizeof(struct hca_rmem),
                                            .pins = true,
                                            .reg = hca_driver_reg,
-                                           .dereg = hca_rails_deregister,
+                                           .dereg = hca_driver_dereg,
                                            .key = hca_driver_key,
                                            .split = hca_driver_split,
                                            .seal = hca_driver_seal,

@@ -303,11 +303,11 @@ static void failed_greeting_resets_the_queue_pair(void **unused)
     static unsigned char memory[1];
     struct ibv_qp qp = {.context = &card.context[1]};
     struct ibv_mr mr = {.lkey = 1};
+    const struct aqi_rdma_chunk chunk = {.memory = memory, .mr[1] = &mr};
     card.context[1].ops.post_recv = greeter_receive;
     hca_verbs.modify_qp = greeter_modify;
     hca_verbs.wc_status_str = greeter_status;
-    hca.greeter = (struct hca_greeter){
-        .qp[1] = &qp, .mr[1] = &mr, .memory = memory, .out = 5, .out_by = {2, 3}};
+    hca.greeter = (struct hca_greeter){.qp[1] = &qp, .chunk = &chunk, .out = 5, .out_by = {2, 3}};
     greeter_states = greeter_receives = 0;
     hca_greet_sent(&hca, 1, &(struct ibv_wc){.status = IBV_WC_LOC_QP_OP_ERR});
     assert_int_equal(greeter_states, IBV_QPS_RTS + 1); /* reset, init, rtr, rts */

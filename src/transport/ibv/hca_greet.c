@@ -37,11 +37,8 @@ struct hca_greeting {
     struct hca_ring_place rings;
     uint8_t tag[AQI_MAC_BYTES];
 };
-enum { GREET_ROOM = 512, GREET_PAGE = 4096 };
+enum { GREET_ROOM = 512 };
 static_assert(sizeof(struct hca_greeting) + HCA_GRH <= GREET_ROOM, "a buffer holds a greeting");
-static_assert(HCA_GREETINGS * GREET_ROOM % GREET_PAGE == 0 &&
-                  HCA_GREETINGS_OUT * GREET_ROOM % GREET_PAGE == 0,
-              "the buffers fill whole pages");
 
 static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeting, uint8_t *tag)
 {
@@ -55,9 +52,9 @@ static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeti
 static void hca_greet_post(struct hca_tp *hca, uint32_t i)
 {
     unsigned rail = i / HCA_GREETINGS;
-    struct ibv_sge piece = {.addr = (uintptr_t)hca->greeter.memory + i * GREET_ROOM,
+    struct ibv_sge piece = {.addr = (uintptr_t)hca->greeter.chunk->memory + i * GREET_ROOM,
                             .length = GREET_ROOM,
-                            .lkey = hca_lkey_of(hca->greeter.mr[rail])};
+                            .lkey = hca_lkey_of(hca->greeter.chunk->mr[rail])};
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uint64_t)i << 8 | HCA_WR_GREETING, .sg_list = &piece, .num_sge = 1};
     (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
@@ -138,12 +135,8 @@ aq_status hca_greet_open(struct hca_tp *hca)
     if (st != AQ_OK) return st;
     greeter->epoch = random.epoch | 1;
     greeter->qkey = random.qkey & 0x7fffffff; /* the high bit is reserved for the system */
-    greeter->memory = aligned_alloc(GREET_PAGE, len);
-    if (greeter->memory == NULL)
-        return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open the transport");
-    memset(greeter->memory, 0, len);
-    if (!hca_rails_register(hca, greeter->mr, greeter->memory, len, IBV_ACCESS_LOCAL_WRITE))
-        return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
+    greeter->chunk = aqi_rdma_add_chunk(&hca->rdma, len, AQI_PINS_BUFFERS, 0);
+    if (greeter->chunk == NULL) return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
         hca->rail[r].place.psn = random.psn & 0xffffff;
         st = hca_greet_start(hca, r);
@@ -158,8 +151,6 @@ void hca_greet_close(struct hca_tp *hca)
         hca_greet_end(hca, greeter->calling);
     for (unsigned r = 0; r < HCA_RAILS; r++)
         if (greeter->qp[r] != NULL) hca_verbs.destroy_qp(greeter->qp[r]);
-    hca_rails_deregister(&hca->rdma, greeter->mr);
-    free(greeter->memory);
     aqi_mac_close(greeter->mac);
 }
 
@@ -235,10 +226,10 @@ static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned ra
     if (!hca_greet_reach(hca, peer, rail)) return;
     uint32_t slot = hca->rails * HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
     struct hca_greeting greeting;
-    unsigned char *bytes = greeter->memory + slot * GREET_ROOM;
+    unsigned char *bytes = greeter->chunk->memory + slot * GREET_ROOM;
     struct ibv_sge piece = {.addr = (uintptr_t)bytes,
                             .length = sizeof(greeting),
-                            .lkey = hca_lkey_of(greeter->mr[rail])};
+                            .lkey = hca_lkey_of(greeter->chunk->mr[rail])};
     struct ibv_send_wr *bad, wr = {.wr_id = HCA_WR_GREETED,
                                    .sg_list = &piece,
                                    .num_sge = 1,
@@ -465,8 +456,8 @@ void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *
         return;
     }
     if (wc->byte_len >= HCA_GRH &&
-        hca_greet_read(hca, hca->greeter.memory + i * GREET_ROOM + HCA_GRH, wc->byte_len - HCA_GRH,
-                       &greeting))
+        hca_greet_read(hca, hca->greeter.chunk->memory + i * GREET_ROOM + HCA_GRH,
+                       wc->byte_len - HCA_GRH, &greeting))
         hca_greet_heard(hca, rail, &greeting);
     else
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);

@@ -85,7 +85,7 @@ static inline int greet_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
     assert_ptr_equal(wr->wr.ud.ah, &ways[self][rail]);
     assert_int_equal(wr->wr.ud.remote_qkey, QKEY);
     assert_int_equal(wr->wr.ud.remote_qpn, addresses[1 - self].place[rail].qpn);
-    assert_int_equal(wr->sg_list->lkey, hca_lkey_of(ends[self].hca->greeter.mr[rail]));
+    assert_int_equal(wr->sg_list->lkey, hca_lkey_of(ends[self].hca->greeter.chunk->mr[rail]));
     assert_true(card_reaches(&ends[self], wr->sg_list->lkey, (void *)(uintptr_t)wr->sg_list->addr,
                              wr->sg_list->length, 0));
     struct letter *letter = &letters[said++];
@@ -109,7 +109,7 @@ static inline int greet_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struc
     assert_int_equal(wr->sg_list->length, LETTER);
     of->wr_id[i] = wr->wr_id;
     of->bytes[i] = (unsigned char *)(uintptr_t)wr->sg_list->addr;
-    assert_int_equal(wr->sg_list->lkey, hca_lkey_of(ends[self].hca->greeter.mr[rail]));
+    assert_int_equal(wr->sg_list->lkey, hca_lkey_of(ends[self].hca->greeter.chunk->mr[rail]));
     assert_true(
         card_reaches(&ends[self], wr->sg_list->lkey, of->bytes[i], LETTER, IBV_ACCESS_LOCAL_WRITE));
     return 0;

@@ -60,9 +60,6 @@ struct hca_ring_place {
     uint32_t slot;
 };
 
-/* Access rights of memory that peers access; local writes are needed for our own gets. */
-enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
-
 /* --- rails ----------------------------------------------------------------------------------- */
 
 enum { HCA_PORTS = 16 }; /* that hca_ports_find finds, at most */
@@ -100,9 +97,8 @@ struct hca_rail {
 
 /* The rings of this process, and the blocks of all peers. */
 struct hca_rings {
-    unsigned char *memory, *slots;
-    size_t len;
-    void *mr[HCA_RAILS];
+    const struct aqi_rdma_chunk *chunk; /* NULL: there are none */
+    unsigned char *slots;
     uint32_t count, depth, slot; /* number of rings; slots of each; bytes of a slot */
     uint32_t open;               /* rings lent and not yet returned */
     uint32_t heard;              /* messages received in this cycle */
@@ -250,8 +246,7 @@ struct hca_rmem {
 
 struct hca_greeter {
     struct ibv_qp *qp[HCA_RAILS];
-    void *mr[HCA_RAILS];
-    unsigned char *memory;
+    const struct aqi_rdma_chunk *chunk;
     uint32_t qkey, next;
     uint32_t out, out_by[HCA_RAILS]; /* greetings whose sending is not complete */
     struct aqi_mac *mac;
@@ -427,16 +422,6 @@ unsigned hca_ports_find(struct hca_port ports[HCA_PORTS]);
 aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port);
 aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t completions);
 void hca_rail_close(struct hca_rail *rail);
-/*
- * NULL with errno as the adapter set it; the reason and what to do are in aq_error_message(), but
- * not logged.
- */
-struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access);
-/* Likewise with all rails; false: one of them failed. */
-bool hca_rails_register(struct hca_tp *hca, void *mr[HCA_RAILS], void *addr, size_t len,
-                        int access);
-/* Also after a failure; no-op on NULL. */
-void hca_rails_deregister(struct aqi_rdma *rdma, void *mr[HCA_RAILS]);
 /* Reread the address of the port, which may have `moved`. Returns false if it has none now. */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 /* The route from here to `to`. */
@@ -608,7 +593,6 @@ static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hc
 
 /* hca_ring.c. With the lock held. */
 aq_status hca_rings_open(struct hca_tp *hca);
-void hca_rings_close(struct hca_tp *hca); /* no peer may be connected */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
 /* Record the location of the peer's rings, as it reports it. */
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);

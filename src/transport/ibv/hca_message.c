@@ -250,7 +250,7 @@ static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct aqi_rdma_buf 
         aqi_lending_received(&hca->rdma, buf);
         return;
     }
-    if (hca->rings.memory != NULL) hca_ring_heard(hca, hca_buf_peer(buf), buf->len);
+    if (hca->rings.chunk != NULL) hca_ring_heard(hca, hca_buf_peer(buf), buf->len);
     if (hca_message_is_reply(buf)) {
         hca_message_reply(hca, buf);
     } else if (AQI_LIKELY(mode == AQI_PROGRESS_ALL)) {

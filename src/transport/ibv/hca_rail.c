@@ -204,33 +204,3 @@ void hca_rail_close(struct hca_rail *rail)
     if (rail->context != NULL) hca_verbs.close_device(rail->context);
     memset(rail, 0, sizeof(*rail));
 }
-
-struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access)
-{
-    struct ibv_mr *mr = hca_verbs.reg_mr(rail->pd, addr, len, access);
-    if (mr != NULL) return mr;
-    int err = errno;
-    aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
-                   hca_advice_memory(err).text);
-    errno = err;
-    return NULL;
-}
-
-bool hca_rails_register(struct hca_tp *hca, void *mr[HCA_RAILS], void *addr, size_t len, int access)
-{
-    for (unsigned r = 0; r < hca->rails; r++) {
-        if (hca_has_rail(hca->gone, r)) continue;
-        mr[r] = hca_rail_register(&hca->rail[r], addr, len, access);
-        if (mr[r] == NULL) return false;
-    }
-    return true;
-}
-
-void hca_rails_deregister(struct aqi_rdma *rdma, void *mr[HCA_RAILS])
-{
-    (void)rdma;
-    for (unsigned r = 0; r < HCA_RAILS; r++) {
-        if (mr[r] != NULL) hca_verbs.dereg_mr(mr[r]);
-        mr[r] = NULL;
-    }
-}

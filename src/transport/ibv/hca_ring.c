@@ -29,7 +29,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { HCA_RING_STAMP = 0xa95c };
 
@@ -50,7 +49,7 @@ struct hca_ring_block {
 
 static struct hca_ring_block *hca_ring_block(const struct hca_tp *hca, const struct hca_peer *peer)
 {
-    return (struct hca_ring_block *)(void *)hca->rings.memory + peer->rdma.peer.id;
+    return (struct hca_ring_block *)(void *)hca->rings.chunk->memory + peer->rdma.peer.id;
 }
 
 static size_t hca_ring_blocks(const struct hca_tp *hca)
@@ -76,44 +75,33 @@ aq_status hca_rings_open(struct hca_tp *hca)
     rings->count = (uint32_t)aqi_min(hca_config.ring_peers, hca->rdma.params.size - 1);
     if (rings->slot == 0 || rings->count == 0 || hca_config.ring_cycle == 0) return AQ_OK;
     rings->depth = (uint32_t)depth;
-    rings->len = hca_ring_blocks(hca) + rings->count * depth * rings->slot;
-    void *memory =
-        mmap(NULL, rings->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for rings");
-    (void)madvise(memory, rings->len, MADV_DONTFORK);
-    rings->memory = memory;
-    rings->slots = rings->memory + hca_ring_blocks(hca);
     rings->owner = calloc(rings->count, sizeof(struct hca_peer *));
     if (rings->owner == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for rings");
-    if (!hca_rails_register(hca, rings->mr, memory, rings->len, HCA_ACCESS))
+    size_t len = hca_ring_blocks(hca) + rings->count * depth * rings->slot;
+    rings->chunk = aqi_rdma_add_chunk(&hca->rdma, len, AQI_PINS_PEERS, 0);
+    if (rings->chunk == NULL)
         return aqi_fail(AQ_ELIMIT, "ibv", "%s (or set %s=0)", aq_error_message(),
                         aqi_setting_variable("AQ_IBV_RING_PEERS"));
+    rings->slots = rings->chunk->memory + hca_ring_blocks(hca);
     return AQ_OK;
-}
-
-void hca_rings_close(struct hca_tp *hca)
-{
-    hca_rails_deregister(&hca->rdma, hca->rings.mr);
-    if (hca->rings.memory != NULL) munmap(hca->rings.memory, hca->rings.len);
-    free(hca->rings.owner);
 }
 
 /* The data that a peer needs to use a ring of this process. */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place)
 {
     const struct hca_rings *rings = &hca->rings;
-    if (rings->memory == NULL) return;
-    *place = (struct hca_ring_place){.addr = (uintptr_t)rings->memory,
+    if (rings->chunk == NULL) return;
+    *place = (struct hca_ring_place){.addr = (uintptr_t)rings->chunk->memory,
                                      .count = (uint16_t)rings->count,
                                      .depth = (uint16_t)rings->depth,
                                      .slot = rings->slot};
     for (unsigned r = 0; r < hca->rails; r++)
-        place->rkey[r] = hca_rkey_of(rings->mr[r]);
+        place->rkey[r] = hca_rkey_of(rings->chunk->mr[r]);
 }
 
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place)
 {
-    bool fine = hca->rings.memory != NULL && place->addr != 0 && place->slot <= hca->rdma.buffer &&
+    bool fine = hca->rings.chunk != NULL && place->addr != 0 && place->slot <= hca->rdma.buffer &&
                 place->slot % 64 == 0 && place->depth != 0 &&
                 (place->depth & (place->depth - 1)) == 0;
     peer->out = (struct hca_ring_out){.head = 0};
@@ -193,7 +181,7 @@ static bool hca_ring_post(struct hca_tp *hca, struct hca_peer *peer, bool read)
         read ? offsetof(struct hca_ring_block, head) : offsetof(struct hca_ring_block, granted);
     struct ibv_sge piece = {.addr = read ? (uintptr_t)&block->seen : (uintptr_t)&block->said,
                             .length = sizeof(uint64_t),
-                            .lkey = hca_lkey_of(hca->rings.mr[peer->first])};
+                            .lkey = hca_lkey_of(hca->rings.chunk->mr[peer->first])};
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,
@@ -306,7 +294,7 @@ bool hca_rings_sleep(struct hca_tp *hca)
 
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer)
 {
-    if (hca->rings.memory == NULL) return;
+    if (hca->rings.chunk == NULL) return;
     uint32_t ring = peer->in.ring, depth = hca->rings.depth;
     if (ring != 0) {
         for (uint32_t i = 0; i < depth; i++) {

@@ -168,7 +168,7 @@ static void nothing_without_them(void **unused)
         open_with(i != 0, 16, i != 1 ? 4096 : 0, i != 2);
         talk(1, 0, 200);
         assert_int_equal(world.written, 0);
-        assert_null(ends[0].hca->rings.memory);
+        assert_null(ends[0].hca->rings.chunk);
         world_close();
     }
 }
@@ -187,7 +187,7 @@ static void malformed_ring_messages_are_dropped(void **unused)
         uint64_t mark = peer->received | (uint64_t)len << 32 | UINT64_C(0xa95c) << 48;
         memset(hca->rings.slots + place * 128, (int)len, 120);
         memcpy(hca->rings.slots + place * 128 + 120, &mark, 8);
-        ((uint64_t *)(void *)(hca->rings.memory + 64))[0] = dice(1000) | (uint64_t)len << 32;
+        ((uint64_t *)(void *)(hca->rings.chunk->memory + 64))[0] = dice(1000) | (uint64_t)len << 32;
         hca_peer_at(hca, 1)->out.freed = dice(1u << 31);
         (void)hca_rings_progress(hca, AQI_PROGRESS_ALL);
         assert_int_equal(peer->in.consumed, was + 1);

@@ -192,10 +192,11 @@ static inline bool card_write(struct end *there, struct parcel *parcel)
     unsigned char *to = (unsigned char *)(uintptr_t)parcel->remote;
     uint32_t cut = parcel->halfway ? 0 : parcel->len / 2;
     assert_true(card_reaches(there, parcel->rkey, to, parcel->len, IBV_ACCESS_REMOTE_WRITE));
-    if (rings->memory != NULL && to >= rings->slots && to < rings->memory + rings->len) {
+    const struct aqi_rdma_chunk *chunk = rings->chunk;
+    if (chunk != NULL && to >= rings->slots && to < chunk->memory + chunk->len) {
         assert_false(there->asleep);
         world.written += !parcel->halfway;
-    } else if (rings->memory != NULL && to >= rings->memory && to < rings->slots) {
+    } else if (chunk != NULL && to >= chunk->memory && to < rings->slots) {
         cut = 0;
     }
     memcpy(to, parcel->local, cut != 0 ? cut : parcel->len);
@@ -344,7 +345,7 @@ static inline void end_close(struct end *end)
     }
     assert_int_equal(hca->rings.open, 0);
     aqi_pins_close(&hca->rdma.pins);
-    hca_rings_close(hca);
+    free(hca->rings.owner);
     aqi_rdma_drop_chunks(&hca->rdma);
     aqi_rdma_close(&hca->rdma);
     free(hca);

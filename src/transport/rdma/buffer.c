@@ -13,10 +13,10 @@ static void rdma_drop_chunk(struct aqi_rdma *rdma, struct aqi_rdma_chunk *chunk)
     free(chunk);
 }
 
-struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room)
+struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t len,
+                                          enum aqi_pins_access access, size_t room)
 {
     struct aqi_rdma_chunk *chunk = calloc(1, sizeof(*chunk) + room);
-    size_t len = aqi_rdma_chunk_len(rdma);
     void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunk == NULL || memory == MAP_FAILED) {
         if (memory != MAP_FAILED) munmap(memory, len);
@@ -29,7 +29,7 @@ struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room)
     /* After a fork, copy-on-write would separate these pages from those that the adapter
      * accesses. */
     (void)madvise(memory, len, MADV_DONTFORK);
-    if (rdma->driver->reg(rdma, memory, len, AQI_PINS_BUFFERS, chunk->mr) != AQ_OK) {
+    if (rdma->driver->reg(rdma, memory, len, access, chunk->mr) != AQ_OK) {
         rdma_drop_chunk(rdma, chunk);
         return NULL;
     }
@@ -41,7 +41,8 @@ struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room)
 bool aqi_rdma_more_bufs(struct aqi_rdma *rdma)
 {
     size_t size = rdma->driver->buf_size;
-    struct aqi_rdma_chunk *chunk = aqi_rdma_add_chunk(rdma, AQI_RDMA_CHUNK * size);
+    struct aqi_rdma_chunk *chunk =
+        aqi_rdma_add_chunk(rdma, aqi_rdma_chunk_len(rdma), AQI_PINS_BUFFERS, AQI_RDMA_CHUNK * size);
     if (chunk == NULL) return false;
     for (unsigned i = 0; i < AQI_RDMA_CHUNK; i++) {
         struct aqi_rdma_buf *buf = (void *)((unsigned char *)(chunk + 1) + i * size);

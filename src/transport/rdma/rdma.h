@@ -30,6 +30,7 @@ enum {
     AQI_RDMA_WHERE = 100 /* bytes of a peer's address as text */
 };
 
+/* Memory that is registered at once, and kept until aqi_rdma_drop_chunks. */
 struct aqi_rdma_chunk {
     struct aqi_rdma_chunk *next;
     unsigned char *memory;
@@ -260,9 +261,10 @@ static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progre
 }
 
 /* buffer.c. With the lock held. */
-/* Add a chunk, followed by `room` bytes for the state of its parts. NULL: failed; the reason is in
- * aq_error_message(), but not logged. */
-struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room);
+/* Add a zeroed chunk of whole pages, registered for `access`, followed by `room` bytes for the state
+ * of its parts. NULL: failed; the reason is in aq_error_message(), but not logged. */
+struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t len,
+                                          enum aqi_pins_access access, size_t room);
 bool aqi_rdma_more_bufs(struct aqi_rdma *rdma); /* likewise */
 void aqi_rdma_drop_chunks(struct aqi_rdma *rdma);
 static inline size_t aqi_rdma_chunk_len(const struct aqi_rdma *rdma)
