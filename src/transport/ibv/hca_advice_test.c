@@ -218,7 +218,7 @@ static int open_all(void **unused)
     place_ipv4(&hca.rail[0].place, 0, 1);
     peer.known = true;
     peer.addr.rails = 1;
-    aqi_rdma_peer_begin(&peer.rdma, 1);
+    peer.rdma.peer.id = 1;
     hca_peer_begin(&peer);
     place_ipv4(&peer.addr.place[0], 1, 2);
     limit_memory(65536);

@@ -205,7 +205,7 @@ aq_status hca_arm(struct aqi_tp *tp, bool on)
     if (!on) hca_progress_disarm(hca);
     if (on)
         go = hca->rdma.held == NULL && hca->rdma.lost == NULL &&
-             hca->rdma.lending.refused == NULL && hca_rings_sleep(hca);
+             hca->rdma.lending.refused.first == NULL && hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
         go = hca_has_rail(hca->gone, r) || hca_progress_rail_arm(&hca->rail[r]);
     aqi_rdma_unlock(&hca->rdma);

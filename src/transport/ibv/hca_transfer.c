@@ -186,7 +186,7 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct aqi_rdma_mem *her
 static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link)
 {
-    return peer->state == HCA_UP && ((uintptr_t)peer->rdma.waiting | (uintptr_t)peer->again) == 0 &&
+    return peer->state == HCA_UP && ((uintptr_t)peer->rdma.waiting.first | (uintptr_t)peer->again) == 0 &&
            hca_has_rail(peer->used, link->rail) && link->head - link->tail < hca_config.sends &&
            hca->out < hca->room;
 }

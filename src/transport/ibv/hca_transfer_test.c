@@ -74,7 +74,7 @@ static void open_with(uint64_t registration, uint64_t largest)
     hca_begin(&hca);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
-    aqi_rdma_peer_begin(&peer.rdma, 0);
+    peer.rdma.peer.id = 0;
     hca_peer_begin(&peer);
     for (unsigned r = 0; r < RAILS; r++) {
         hca.rail[r].pd = &card.pd[r];

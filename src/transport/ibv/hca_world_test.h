@@ -300,7 +300,7 @@ static inline void end_meet(unsigned self, unsigned id)
     peer->used = 1;
     peer->addr.rails = 1;
     end->hca->rdma.peers[id] = &peer->rdma;
-    aqi_rdma_peer_begin(&peer->rdma, id);
+    peer->rdma.peer.id = id;
     hca_peer_begin(peer);
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];

@@ -139,7 +139,7 @@ static void parts_are_transfers_of_the_peer(void **state)
                                   .loan = &loan,
                                   .peer = &world.peer.rdma}};
     assert_true(aqi_lending_refused(&world.ofi.rdma, &whole.op, 8, 9));
-    struct aqi_transfer *part = world.ofi.rdma.lending.refused;
+    struct aqi_transfer *part = world.ofi.rdma.lending.refused.first;
     struct ofi_op *op = (struct ofi_op *)(void *)part;
     assert_ptr_equal(world.peer.rdma.ops, op);
     assert_ptr_equal(part->link, &world.peer.rdma.ops);

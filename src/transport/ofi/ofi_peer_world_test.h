@@ -8,7 +8,7 @@
 static inline void peer_begin(struct ofi_peer *peer, fi_addr_t addr, uint32_t id)
 {
     *peer = (struct ofi_peer){.addr = addr};
-    aqi_rdma_peer_begin(&peer->rdma, id);
+    peer->rdma.peer.id = id;
     peer->last_kept = &peer->kept;
 }
 

@@ -23,40 +23,19 @@ void aqi_lending_close(struct aqi_lending *lending)
     aqi_pool_destroy(&lending->loans);
 }
 
-/* --- lists ----------------------------------------------------------------------------------- */
-
-static void lending_append(struct aqi_transfer **first, struct aqi_transfer **last,
-                           struct aqi_transfer *op)
-{
-    op->next_part = NULL;
-    if (*first == NULL)
-        *first = op;
-    else
-        (*last)->next_part = op;
-    *last = op;
-}
-
-static struct aqi_transfer *lending_take(struct aqi_transfer **first)
-{
-    struct aqi_transfer *op = *first;
-    if (op != NULL) *first = op->next_part;
-    return op;
-}
+/* --- parts ----------------------------------------------------------------------------------- */
 
 /* Queue it before all others. */
 static void lending_want_next(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
-    struct aqi_lender *lender = &op->peer->lender;
-    if (lender->wants == NULL) lender->last_want = op;
-    op->next_part = lender->wants;
-    lender->wants = op;
+    aqi_transfers_prepend(&op->peer->lender.wants, op);
     rdma->lending.waiting++;
 }
 
 static void lending_refuse(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     aqi_count(AQI_CTR_REG_FAR_REFUSED, 1);
-    lending_append(&rdma->lending.refused, &rdma->lending.last_refused, op);
+    aqi_transfers_append(&rdma->lending.refused, op);
 }
 
 static void lending_over(struct aqi_rdma *rdma, struct aqi_transfer *op, aq_status status)
@@ -64,8 +43,6 @@ static void lending_over(struct aqi_rdma *rdma, struct aqi_transfer *op, aq_stat
     op->status = status;
     aqi_rdma_over(rdma, op);
 }
-
-/* --- parts ----------------------------------------------------------------------------------- */
 
 /* Split this range off `op` as a separate operation that has requested no memory yet. NULL: out of
  * memory. */
@@ -156,7 +133,7 @@ static bool lending_ask(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     struct aqi_lender *lender = &peer->lender;
     struct aqi_pins *pins = &rdma->pins;
-    struct aqi_transfer *op = lending_take(&lender->wants);
+    struct aqi_transfer *op = aqi_transfers_take(&lender->wants);
     size_t most = pins->region - (op->remote & (pins->region - 1));
     struct aqi_loan *loan = aqi_pool_get(&rdma->lending.loans);
     rdma->lending.waiting--;
@@ -186,16 +163,15 @@ static bool lending_ask(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 static void lending_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     const struct aqi_lender *lender = &peer->lender;
-    while (lender->wants != NULL && lender->parts < PARTS &&
+    while (lender->wants.first != NULL && lender->parts < PARTS &&
            rdma->driver->ready(rdma, peer) == AQ_OK)
         if (!lending_ask(rdma, peer)) return;
 }
 
 void aqi_lending_begin(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
-    struct aqi_lender *lender = &op->peer->lender;
     rdma->lending.waiting++;
-    lending_append(&lender->wants, &lender->last_want, op);
+    aqi_transfers_append(&op->peer->lender.wants, op);
     lending_push(rdma, op->peer);
 }
 
@@ -239,18 +215,15 @@ unsigned aqi_lending_by_messages(struct aqi_rdma *rdma)
 {
     for (unsigned n = 0; n < HANDED; n++) {
         aqi_rdma_lock(rdma);
-        struct aqi_transfer *op = lending_take(&rdma->lending.refused);
+        struct aqi_transfer *op = aqi_transfers_take(&rdma->lending.refused);
         aqi_rdma_unlock(rdma);
         if (op == NULL) return n;
         aq_status st = lending_hand_over(rdma, op);
         aqi_rdma_lock(rdma);
-        if (st == AQ_AGAIN) {
-            if (rdma->lending.refused == NULL) rdma->lending.last_refused = op;
-            op->next_part = rdma->lending.refused;
-            rdma->lending.refused = op;
-        } else {
+        if (st == AQ_AGAIN)
+            aqi_transfers_prepend(&rdma->lending.refused, op);
+        else
             lending_over(rdma, op, st);
-        }
         aqi_rdma_unlock(rdma);
         if (st == AQ_AGAIN) return n;
     }
@@ -261,19 +234,20 @@ unsigned aqi_lending_by_messages(struct aqi_rdma *rdma)
 
 void aqi_lending_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, aq_status status)
 {
-    struct aqi_transfer *op, *refused = rdma->lending.refused;
+    struct aqi_transfers refused = rdma->lending.refused;
+    struct aqi_transfer *op;
     if (!rdma->lending.on) return;
     peer->lender.forget = rdma->lending.gone = true;
-    while ((op = lending_take(&peer->lender.wants)) != NULL) {
+    while ((op = aqi_transfers_take(&peer->lender.wants)) != NULL) {
         rdma->lending.waiting--;
         lending_over(rdma, op, status);
     }
-    rdma->lending.refused = NULL;
-    while ((op = lending_take(&refused)) != NULL)
+    rdma->lending.refused.first = NULL;
+    while ((op = aqi_transfers_take(&refused)) != NULL)
         if (op->peer == peer)
             lending_over(rdma, op, status);
         else
-            lending_append(&rdma->lending.refused, &rdma->lending.last_refused, op);
+            aqi_transfers_append(&rdma->lending.refused, op);
 }
 
 /* --- messages -------------------------------------------------------------------------------- */

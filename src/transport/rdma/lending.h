@@ -36,9 +36,9 @@ struct aqi_rdma_peer;
 struct aqi_lender {
     bool forget;    /* it is lost; aqi_lending_progress notifies the cache */
     uint32_t parts; /* parts that have requested memory and have not ended */
-    struct aqi_transfer *wants, *last_want; /* parts yet to request memory */
-    uint32_t sent, taken;                   /* messages to it: sent, acknowledged by it */
-    uint32_t received, told;                /* messages from it: received, acknowledged to it */
+    struct aqi_transfers wants; /* parts yet to request memory */
+    uint32_t sent, taken;       /* messages to it: sent, acknowledged by it */
+    uint32_t received, told;    /* messages from it: received, acknowledged to it */
 };
 
 /* The peer's memory for a part of a transfer. */
@@ -56,7 +56,7 @@ struct aqi_lending {
     bool owed;        /* an acknowledgment could not be sent yet */
     bool gone;        /* the cache must be notified of lost peers */
     uint32_t waiting; /* parts yet to request memory */
-    struct aqi_transfer *refused, *last_refused; /* parts to transfer by messages */
+    struct aqi_transfers refused; /* parts to transfer by messages */
     struct aqi_pool loans;
 };
 
@@ -86,7 +86,7 @@ unsigned aqi_lending_by_messages(struct aqi_rdma *rdma);
 /* Whether something is due that no arrival announces. */
 static inline bool aqi_lending_due(const struct aqi_lending *lending)
 {
-    return lending->waiting != 0 || lending->refused != NULL || lending->owed || lending->gone;
+    return lending->waiting != 0 || lending->refused.first != NULL || lending->owed || lending->gone;
 }
 
 #endif

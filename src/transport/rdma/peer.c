@@ -38,7 +38,7 @@ aq_status aqi_rdma_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct
     if (id == rdma->params.self) return AQ_ENOTSUP;
     struct aqi_rdma_peer *peer = calloc(1, driver->peer_size);
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, driver->name, "no memory for rank %u", id);
-    aqi_rdma_peer_begin(peer, id);
+    peer->peer.id = id;
     aqi_rdma_lock(rdma);
     aq_status st = driver->meet(rdma, peer, host);
     if (st == AQ_AGAIN) st = AQ_OK; /* looked up again when needed */

@@ -42,11 +42,40 @@ struct aqi_transfer {
     struct aqi_rdma_copy *source; /* of local memory that was given back to the caller, or NULL */
     struct aqi_rdma_peer *peer;
     struct aqi_transfer *next_op, **link; /* in the list of the peer's transfers */
-    struct aqi_transfer *next;            /* in the list of those not completely posted */
+    struct aqi_transfer *next;            /* in a queue, at most one */
     /* If the peer's memory is lent on demand (lending.h): */
-    struct aqi_loan *loan;          /* NULL: not requested yet, or the memory is registered there */
-    struct aqi_transfer *next_part; /* in a queue of lending.c */
+    struct aqi_loan *loan; /* NULL: not requested yet, or the memory is registered there */
 };
+
+/* A queue of transfers; empty if zeroed. */
+struct aqi_transfers {
+    struct aqi_transfer *first, *last; /* last: if there is a first */
+};
+
+static inline void aqi_transfers_append(struct aqi_transfers *queue, struct aqi_transfer *op)
+{
+    op->next = NULL;
+    if (queue->first == NULL)
+        queue->first = op;
+    else
+        queue->last->next = op;
+    queue->last = op;
+}
+
+static inline void aqi_transfers_prepend(struct aqi_transfers *queue, struct aqi_transfer *op)
+{
+    if (queue->first == NULL) queue->last = op;
+    op->next = queue->first;
+    queue->first = op;
+}
+
+/* NULL: it is empty. */
+static inline struct aqi_transfer *aqi_transfers_take(struct aqi_transfers *queue)
+{
+    struct aqi_transfer *op = queue->first;
+    if (op != NULL) queue->first = op->next;
+    return op;
+}
 
 /* The use of the memory. */
 enum aqi_pins_access {

@@ -75,10 +75,10 @@ struct aqi_rdma_rmem {
 /* The first member of the driver's struct. */
 struct aqi_rdma_peer {
     struct aqi_peer peer;
-    bool down;                                    /* failed permanently: nothing more is started */
-    bool lost;                                    /* to be reported, or reported */
-    struct aqi_transfer *ops;                     /* all transfers but the `straight` ones of ibv */
-    struct aqi_transfer *waiting, **last_waiting; /* not completely posted */
+    bool down;                    /* failed permanently: nothing more is started */
+    bool lost;                    /* to be reported, or reported */
+    struct aqi_transfer *ops;     /* all transfers but the `straight` ones of ibv */
+    struct aqi_transfers waiting; /* not completely posted */
     struct aqi_rdma_peer *next_lost;
     struct aqi_lender lender;
     char why[320];
@@ -221,12 +221,6 @@ static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_d
     aqi_pool_init(&rdma->ops, driver->op_size, 64, false);
 }
 
-static inline void aqi_rdma_peer_begin(struct aqi_rdma_peer *peer, uint32_t id)
-{
-    peer->peer.id = id;
-    peer->last_waiting = &peer->waiting;
-}
-
 /* peer.c */
 /* `rdma` must be zeroed, and closed even after a failure. */
 aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver,
@@ -255,7 +249,7 @@ static inline uint64_t aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
 /* The end of a round of progress. Releases the lock. */
 static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode)
 {
-    bool due = ((uintptr_t)rdma->lost | (uintptr_t)rdma->lending.refused) != 0;
+    bool due = ((uintptr_t)rdma->lost | (uintptr_t)rdma->lending.refused.first) != 0;
     aqi_rdma_unlock(rdma);
     return AQI_UNLIKELY(due) && mode == AQI_PROGRESS_ALL ? aqi_rdma_report(rdma) : 0;
 }
@@ -442,12 +436,9 @@ void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Queue it, to be posted as soon as possible. */
 static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
-    struct aqi_rdma_peer *peer = op->peer;
     rdma->waiting++;
     rdma->whole = true;
-    op->next = NULL;
-    *peer->last_waiting = op;
-    peer->last_waiting = &op->next;
+    aqi_transfers_append(&op->peer->waiting, op);
 }
 /* Remove it from the queue, if it is there. */
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);

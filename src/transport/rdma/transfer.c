@@ -110,24 +110,15 @@ void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op)
     rdma_free(rdma, op);
 }
 
-/* Remove the peer's first transfer from its queue. */
-static struct aqi_transfer *rdma_pop(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    struct aqi_transfer *op = peer->waiting;
-    peer->waiting = op->next;
-    if (op->next == NULL) peer->last_waiting = &peer->waiting;
-    rdma->waiting--;
-    return op;
-}
-
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
-    struct aqi_transfer **at = &op->peer->waiting;
-    while (*at != NULL && *at != op)
-        at = &(*at)->next;
+    struct aqi_transfers *queue = &op->peer->waiting;
+    struct aqi_transfer **at = &queue->first, *before = NULL;
+    for (; *at != NULL && *at != op; at = &(*at)->next)
+        before = *at;
     if (*at == NULL) return;
     *at = op->next;
-    if (*at == NULL) op->peer->last_waiting = at;
+    if (queue->last == op) queue->last = before;
     rdma->waiting--;
 }
 
@@ -199,24 +190,26 @@ aq_status aqi_rdma_start(struct aqi_rdma *rdma, const struct aqi_transfer *want,
 
 void aqi_rdma_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
-    while (peer->waiting != NULL) {
-        struct aqi_transfer *op = peer->waiting;
+    struct aqi_transfer *op;
+    while ((op = peer->waiting.first) != NULL) {
         if (rdma->driver->post(rdma, op) != AQ_OK) return;
         if (op->posted != op->len || op->follows) continue;
-        (void)rdma_pop(rdma, peer);
+        (void)aqi_transfers_take(&peer->waiting);
+        rdma->waiting--;
         if (AQI_UNLIKELY(op->done == op->len)) aqi_rdma_over(rdma, op);
     }
 }
 
 void aqi_rdma_fail_transfers(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, bool now)
 {
+    struct aqi_transfer *op, *next;
     aqi_lending_fail(rdma, peer, AQ_EPEER);
-    while (peer->waiting != NULL) {
-        struct aqi_transfer *op = rdma_pop(rdma, peer);
+    while ((op = aqi_transfers_take(&peer->waiting)) != NULL) {
+        rdma->waiting--;
         op->done += op->len - op->posted;
         op->posted = op->len;
     }
-    for (struct aqi_transfer *op = peer->ops, *next; op != NULL; op = next) {
+    for (op = peer->ops; op != NULL; op = next) {
         next = op->next_op;
         if (op->status == AQ_OK) op->status = AQ_EPEER;
         if (!now && op->exposed && op->done != op->len) continue;
