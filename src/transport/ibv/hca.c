@@ -121,16 +121,7 @@ static aq_status hca_open_queues(struct hca_tp *hca)
 static void hca_close(struct aqi_tp *tp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca->rdma.draining = true;
-    for (uint32_t id = 0; hca->rdma.peers != NULL && id < hca->rdma.params.size; id++) {
-        struct hca_peer *peer = hca_peer_at(hca, id);
-        if (peer == NULL) continue;
-        hca_greet_end(hca, peer);
-        if (hca->rdma.lending.on && hca->rdma.pins.reg != NULL)
-            aqi_reg_peer_down(hca->rdma.pins.reg, id);
-        hca_links_end(hca, peer);
-        aqi_rdma_fail_transfers(&hca->rdma, &peer->rdma, true);
-    }
+    aqi_rdma_end_peers(&hca->rdma);
     hca_greet_close(hca);
     /* Destroy receive queues first, so that no more buffers are posted. */
     for (unsigned r = 0; r < hca->rails; r++) {

@@ -272,7 +272,6 @@ struct hca_tp {
     struct ibv_sge post_piece;
     uint32_t handling; /* requests in receive buffers whose handlers are running */
     struct hca_peer *broken;
-    uint32_t repeating; /* peers for which requests must be reposted */
     struct hca_greeter greeter;
     struct hca_rings rings;
     int epoll;

@@ -130,7 +130,7 @@ unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
 static inline bool hca_progress_is_due(const struct hca_tp *hca)
 {
     return ((uintptr_t)hca->rdma.held | (uintptr_t)hca->broken | (uintptr_t)hca->rdma.lost |
-            (uintptr_t)hca->greeter.calling | hca->rdma.waiting | hca->repeating) != 0 ||
+            (uintptr_t)hca->greeter.calling | hca->rdma.waiting) != 0 ||
            hca->rdma.pins.due || hca->rdma.lending.on;
 }
 
@@ -159,15 +159,12 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     aqi_rdma_begin_round(&hca->rdma, now);
-    bool held = AQI_UNLIKELY(hca->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
-    unsigned n = held ? aqi_rdma_deliver_held(&hca->rdma) : 0;
+    unsigned n = aqi_rdma_run_held(&hca->rdma, mode);
     n += hca_progress_queues(hca, mode);
     if (n == 0 && AQI_UNLIKELY(hca->rdma.now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
-    if (AQI_UNLIKELY(hca->rdma.lending.on)) aqi_lending_progress(&hca->rdma);
-    if (AQI_UNLIKELY(hca->rdma.waiting + hca->repeating != 0)) aqi_rdma_push_all(&hca->rdma);
-    aqi_pins_progress(&hca->rdma.pins);
+    aqi_rdma_serve_memory(&hca->rdma);
     hca->rdma.whole = hca_progress_is_due(hca);
     return n + aqi_rdma_end_round(&hca->rdma, mode);
 }

@@ -181,7 +181,7 @@ void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer)
 {
     while (peer->again_first < peer->again_count)
         hca_sent_end(hca, &peer->again[peer->again_first++], AQ_EPEER);
-    if (peer->again != NULL) hca->repeating--;
+    if (peer->again != NULL) hca->rdma.waiting--;
     free(peer->again);
     peer->again = NULL;
     peer->again_first = peer->again_count = 0;
@@ -197,7 +197,7 @@ static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
     if (again == NULL) return false;
     /* Reposted messages precede those still left, so those of the links are the earlier ones. */
     struct hca_sent *old = peer->again;
-    if (old == NULL) hca->repeating++;
+    if (old == NULL) hca->rdma.waiting++;
     hca->rdma.whole = true;
     uint32_t first = peer->again_first;
     peer->again = again;

@@ -191,7 +191,7 @@ static void rejected_repetition_loses_the_peer(void **unused)
     peer->again = calloc(1, sizeof(*peer->again));
     assert_non_null(peer->again);
     peer->again[peer->again_count++] = *hca_link_take(hca, &peer->link[0]);
-    hca->repeating++;
+    hca->rdma.waiting++;
     ends[0].context.ops.post_send = card_reject;
     expect_loss_by_sending();
 }

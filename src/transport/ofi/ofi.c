@@ -46,10 +46,7 @@ static aq_status ofi_make_secrets(struct ofi_tp *ofi)
 void ofi_close(struct aqi_tp *tp)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi->rdma.draining = true;
-    for (uint32_t id = 0; ofi->rdma.peers != NULL && id < ofi->rdma.params.size; id++)
-        if (ofi_peer_at(ofi, id) != NULL) ofi_transfer_fail(ofi, ofi_peer_at(ofi, id), true);
-    if (ofi->rdma.pins.reg != NULL && ofi->rdma.lending.on) aqi_lending_progress(&ofi->rdma);
+    aqi_rdma_end_peers(&ofi->rdma);
     ofi_endpoint_close(ofi);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);

@@ -198,8 +198,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     uint64_t away = aqi_rdma_begin_round(&ofi->rdma, now);
-    bool held = AQI_UNLIKELY(ofi->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
-    unsigned n = held ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
+    unsigned n = aqi_rdma_run_held(&ofi->rdma, mode);
     n += ofi_progress_queue(ofi, mode);
     if (AQI_UNLIKELY(away >= OFI_AWAY) && mode == AQI_PROGRESS_ALL && ofi->fd >= 0)
         n += ofi_progress_catch_up(ofi, away);
@@ -207,11 +206,9 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
-    if (AQI_UNLIKELY(ofi->rdma.waiting != 0)) aqi_rdma_push_all(&ofi->rdma);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
     if (AQI_UNLIKELY(ofi->farewell.due)) ofi_farewell_push(ofi);
-    if (AQI_UNLIKELY(ofi->rdma.lending.on)) aqi_lending_progress(&ofi->rdma);
-    aqi_pins_progress(&ofi->rdma.pins);
+    aqi_rdma_serve_memory(&ofi->rdma);
     return n + aqi_rdma_end_round(&ofi->rdma, mode);
 }
 

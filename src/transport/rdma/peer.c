@@ -21,6 +21,17 @@ aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *dri
     return aqi_fail(AQ_ENOMEM, driver->name, "no memory for %u peers", params->size);
 }
 
+void aqi_rdma_end_peers(struct aqi_rdma *rdma)
+{
+    rdma->draining = true;
+    for (uint32_t id = 0; rdma->peers != NULL && id < rdma->params.size; id++) {
+        if (rdma->peers[id] == NULL) continue;
+        rdma->driver->down(rdma, rdma->peers[id]);
+        aqi_rdma_fail_transfers(rdma, rdma->peers[id], true);
+    }
+    if (rdma->lending.on) aqi_lending_progress(rdma); /* notifies the cache */
+}
+
 void aqi_rdma_close(struct aqi_rdma *rdma)
 {
     aqi_lending_close(&rdma->lending);

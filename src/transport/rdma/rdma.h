@@ -98,7 +98,7 @@ struct aqi_rdma {
     size_t max_long;  /* bytes of the largest Long that am_long of the driver takes */
     uint64_t most;    /* maximum number of buffers to send from; replies may use more */
     uint32_t bounced; /* such buffers in use */
-    uint32_t waiting; /* transfers not completely posted */
+    uint32_t waiting; /* transfers not completely posted; ibv: and peers with requests to repost */
     struct aqi_rdma_peer **peers;
     struct aqi_rdma_chunk *chunks;
     struct aqi_rdma_buf *free;
@@ -225,6 +225,8 @@ static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_d
 /* `rdma` must be zeroed, and closed even after a failure. */
 aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver,
                         const struct aqi_tp_params *params);
+/* Before closing: end everything in flight, with all peers. */
+void aqi_rdma_end_peers(struct aqi_rdma *rdma);
 void aqi_rdma_close(struct aqi_rdma *rdma); /* nothing may be in flight; keeps pins and buffers */
 aq_status aqi_rdma_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out);
 aq_status aqi_rdma_quiet(struct aqi_tp *tp, struct aqi_peer *to);
@@ -244,6 +246,14 @@ static inline uint64_t aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
     uint64_t before = rdma->now;
     rdma->now = aqi_max(before, now);
     return rdma->now - before;
+}
+
+/* The part of a round that serves lent and pinned memory, and transfers that wait for room. */
+static inline void aqi_rdma_serve_memory(struct aqi_rdma *rdma)
+{
+    if (AQI_UNLIKELY(rdma->lending.on)) aqi_lending_progress(rdma);
+    if (AQI_UNLIKELY(rdma->waiting != 0)) aqi_rdma_push_all(rdma);
+    aqi_pins_progress(&rdma->pins);
 }
 
 /* The end of a round of progress. Releases the lock. */
@@ -334,8 +344,13 @@ static AQI_INLINE void aqi_rdma_run(struct aqi_rdma *rdma, const struct aqi_rdma
 }
 /* Hold the message until its handler may run. */
 void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
-/* The lock is released while handlers run. */
 unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
+/* Run handlers of held messages if they may run in this mode; the lock is released meanwhile. */
+static inline unsigned aqi_rdma_run_held(struct aqi_rdma *rdma, enum aqi_progress_mode mode)
+{
+    bool held = AQI_UNLIKELY(rdma->held != NULL) && mode == AQI_PROGRESS_ALL;
+    return held ? aqi_rdma_deliver_held(rdma) : 0;
+}
 
 /* memory.c */
 aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
