@@ -30,10 +30,8 @@ static const uint64_t ofi_domains_glance_ns = 20000;
 struct ofi_domains {
     struct aqi_tp tp;
     unsigned count;
-    uint32_t size;
-    struct aqi_spin lock; /* of `peers` */
-    struct ofi_domains_peer **peers;
-    int fd; /* readable when that of a domain is; -1: not all have one */
+    struct ofi_domains_peer *peers; /* by rank */
+    int fd;                         /* readable when that of a domain is; -1: not all have one */
     struct ofi_tp *domain[OFI_DOMAINS];
     unsigned char place[OFI_THREADS];
     _Atomic unsigned threads; /* number of threads seen so far */
@@ -43,10 +41,8 @@ struct ofi_domains {
 };
 
 struct ofi_domains_peer {
-    struct aqi_peer peer;
     _Atomic unsigned count; /* domains that both have; 0: its address is unknown */
     atomic_bool lost;       /* reported, at most once */
-    struct aqi_peer *in[OFI_DOMAINS];
 };
 
 struct ofi_domains_mem {
@@ -80,16 +76,24 @@ static unsigned ofi_domains_mine(struct ofi_domains *all)
     return all->place[thread % OFI_THREADS];
 }
 
+/* The peer in this domain, given that in the first one, which is the core's. NULL: it has fewer. */
+static struct aqi_peer *ofi_domains_in(const struct ofi_domains *all, unsigned place,
+                                       const struct aqi_peer *peer)
+{
+    return (struct aqi_peer *)all->domain[place]->rdma.peers[peer->id];
+}
+
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* The domain for a message to this peer; -1: unknown for now. */
-static int ofi_domains_place_for(struct ofi_domains *all, struct ofi_domains_peer *peer,
+static int ofi_domains_place_for(struct ofi_domains *all, const struct aqi_peer *to,
                                  const struct aqi_am *am)
 {
     const struct ofi_tp *serving = ofi_domains_serving;
+    struct ofi_domains_peer *peer = &all->peers[to->id];
     unsigned count = atomic_load_explicit(&peer->count, memory_order_relaxed);
     if (AQI_UNLIKELY(count == 0)) {
-        count = (unsigned)aqi_min(all->count, ofi_peer_domains(all->domain[0], peer->peer.id));
+        count = (unsigned)aqi_min(all->count, ofi_peer_domains(all->domain[0], to->id));
         if (count == 0) return -1;
         atomic_store_explicit(&peer->count, count, memory_order_relaxed);
     }
@@ -105,10 +109,10 @@ static aq_status ofi_domains_am_send(struct aqi_tp *tp, struct aqi_peer *to,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
-    struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
-    int place = ofi_domains_place_for(all, peer, am);
+    int place = ofi_domains_place_for(all, to, am);
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
-    return aqi_rdma_am_send(&all->domain[place]->rdma.tp, peer->in[place], am, comp);
+    unsigned at = (unsigned)place;
+    return aqi_rdma_am_send(&all->domain[at]->rdma.tp, ofi_domains_in(all, at, to), am, comp);
 }
 
 static unsigned ofi_domains_place_of(struct ofi_domains *all, const struct ofi_domains_rmem *rmem)
@@ -127,14 +131,13 @@ static aq_status ofi_domains_am_long(struct aqi_tp *tp, struct aqi_peer *to,
                                      const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
-    struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
-    int place = ofi_domains_place_for(all, peer, am);
+    int place = ofi_domains_place_for(all, to, am);
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
     unsigned at = (unsigned)place;
     if (AQI_UNLIKELY(at >= there->count)) return AQ_ENOTSUP;
-    return aqi_rdma_am_long(&all->domain[at]->rdma.tp, peer->in[at], am, there->in[at],
-                            ofi_domains_local(mem, at), comp);
+    return aqi_rdma_am_long(&all->domain[at]->rdma.tp, ofi_domains_in(all, at, to), am,
+                            there->in[at], ofi_domains_local(mem, at), comp);
 }
 
 static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -144,7 +147,7 @@ static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return aqi_rdma_put_bytes(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+    return aqi_rdma_put_bytes(&all->domain[at]->rdma.tp, ofi_domains_in(all, at, peer),
                               there->in[at], addr, src, len, ofi_domains_local(mem, at), comp);
 }
 
@@ -155,7 +158,7 @@ static aq_status ofi_domains_get(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return aqi_rdma_get_bytes(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+    return aqi_rdma_get_bytes(&all->domain[at]->rdma.tp, ofi_domains_in(all, at, peer),
                               there->in[at], addr, dst, len, ofi_domains_local(mem, at), comp);
 }
 
@@ -204,7 +207,7 @@ static aq_status ofi_domains_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     aq_status st = AQ_OK;
     for (unsigned i = 0; i < all->count; i++) {
-        struct aqi_peer *in = peer != NULL ? ((struct ofi_domains_peer *)peer)->in[i] : NULL;
+        struct aqi_peer *in = peer != NULL ? ofi_domains_in(all, i, peer) : NULL;
         if (peer != NULL && in == NULL) continue;
         if (aqi_rdma_quiet(&all->domain[i]->rdma.tp, in) != AQ_OK) st = AQ_AGAIN;
     }
@@ -249,39 +252,27 @@ static aq_status ofi_domains_arm(struct aqi_tp *tp, bool on)
 
 /* --- peers ----------------------------------------------------------------------------------- */
 
-static aq_status ofi_domains_connect_all(struct ofi_domains *all, uint32_t id, uint32_t host,
-                                         struct ofi_domains_peer *peer)
-{
-    for (unsigned i = 0; i < all->count; i++) {
-        aq_status st = aqi_rdma_connect(&all->domain[i]->rdma.tp, id, host, &peer->in[i]);
-        if (st != AQ_OK) return i != 0 && st == AQ_ENOTSUP ? AQ_OK : st; /* it has fewer */
-    }
-    return AQ_OK;
-}
-
 static aq_status ofi_domains_connect(struct aqi_tp *tp, uint32_t id, uint32_t host,
                                      struct aqi_peer **out)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
-    struct ofi_domains_peer *peer = calloc(1, sizeof(*peer));
-    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for rank %u", id);
-    peer->peer.id = id;
-    aqi_spin_lock(&all->lock);
-    aq_status st = ofi_domains_connect_all(all, id, host, peer);
-    bool new = st == AQ_OK && all->peers[id] == NULL;
-    if (new) all->peers[id] = peer;
-    if (st == AQ_OK) *out = &all->peers[id]->peer;
-    aqi_spin_unlock(&all->lock);
-    if (!new) free(peer);
-    return st;
+    struct aqi_peer *in[OFI_DOMAINS];
+    for (unsigned i = 0; i < all->count; i++) {
+        aq_status st = aqi_rdma_connect(&all->domain[i]->rdma.tp, id, host, &in[i]);
+        if (i != 0 && st == AQ_ENOTSUP) break; /* it has fewer */
+        if (st != AQ_OK) return st;
+    }
+    *out = in[0];
+    return AQ_OK;
 }
 
 static void ofi_domains_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
-    struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
-    for (unsigned i = 0; i < all->count; i++)
-        if (peer->in[i] != NULL) aqi_rdma_disconnect(&all->domain[i]->rdma.tp, peer->in[i]);
+    for (unsigned i = 0; i < all->count; i++) {
+        struct aqi_peer *in = ofi_domains_in(all, i, to);
+        if (in != NULL) aqi_rdma_disconnect(&all->domain[i]->rdma.tp, in);
+    }
 }
 
 static void ofi_domains_deliver(void *arg, uint32_t source, const struct aqi_am *am)
@@ -294,9 +285,8 @@ static void ofi_domains_deliver(void *arg, uint32_t source, const struct aqi_am 
 static void ofi_domains_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct ofi_domains *all = arg;
-    struct ofi_domains_peer *peer = all->peers[id];
-    if (atomic_exchange(&peer->lost, true)) return;
-    ofi_domains_disconnect(&all->tp, &peer->peer);
+    if (atomic_exchange(&all->peers[id].lost, true)) return;
+    ofi_domains_disconnect(&all->tp, &all->domain[0]->rdma.peers[id]->peer);
     all->tp.hooks.peer_lost(all->tp.hooks.arg, id, why);
 }
 
@@ -353,8 +343,8 @@ static aq_status ofi_domains_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, c
     aq_status st = AQ_OK;
     do {
         unsigned i = rmem->count;
-        st = aqi_rdma_mem_map(&all->domain[i]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[i],
-                              key, key_len, addr, len, &rmem->in[i]);
+        st =
+            aqi_rdma_mem_map(&all->domain[i]->rdma.tp, peer, key, key_len, addr, len, &rmem->in[i]);
         if (st != AQ_OK || rmem->in[i] == NULL) break;
     } while (++rmem->count < all->count && ofi_key_len(rmem->count + 1) <= key_len);
     if (st == AQ_OK && rmem->count != 0 && rmem->in[rmem->count - 1] != NULL) {
@@ -399,8 +389,6 @@ static void ofi_domains_close(struct aqi_tp *tp)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     for (unsigned i = 0; i < all->count; i++)
         ofi_close(&all->domain[i]->rdma.tp);
-    for (uint32_t id = 0; all->peers != NULL && id < all->size; id++)
-        free(all->peers[id]);
     free(all->peers);
     if (all->fd >= 0) close(all->fd);
     free(all);
@@ -467,10 +455,9 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open the transport");
     memset(all, 0, sizeof(*all));
     all->fd = -1;
-    all->size = params->size;
     all->tp.hooks = params->hooks;
     all->tp.ops = ofi_domains_table;
-    all->peers = calloc(params->size, sizeof(struct ofi_domains_peer *));
+    all->peers = calloc(params->size, sizeof(*all->peers));
     aq_status st = all->peers != NULL
                        ? ofi_domains_open_all(all, params)
                        : aqi_fail(AQ_ENOMEM, "ofi", "no memory for %u peers", params->size);
