@@ -122,7 +122,7 @@ static const struct {
 static const struct aqi_transport *info_find_device(size_t index, struct aqi_tp_probe *probe)
 {
     for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
-        for (unsigned device = 0; (*t)->probe(device, probe); device++)
+        for (unsigned device = 0; aqi_tp_probe(*t, device, probe); device++)
             if (index-- == 0) return *t;
     return NULL;
 }

@@ -9,9 +9,34 @@
 #include "transport/shm/shm.h"
 #include "transport/udp/udp.h"
 
+#include <stdio.h>
 #include <string.h>
 
 _Thread_local unsigned aqi_tp_thread;
+
+/* Networks whose headers were missing when the library was built. */
+#if !AQ_WITH_IBV
+const struct aqi_transport aqi_ibv_transport = {
+    .name = "ibv",
+    .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
+    .caps = AQI_CAP_FAR,
+    .addr_max = IBV_ADDR,
+    .key_max = IBV_KEY,
+    .settings = &aqi_ibv_settings,
+    .absent = "this library was built without it: install libibverbs-dev and rebuild",
+};
+#endif
+#if !AQ_WITH_OFI
+const struct aqi_transport aqi_ofi_transport = {
+    .name = "ofi",
+    .doc = "networks with a provider in libfabric (cxi, efa, opx, psm3 and others)",
+    .caps = AQI_CAP_FAR,
+    .addr_max = OFI_ADDR,
+    .key_max = OFI_KEY,
+    .settings = &aqi_ofi_settings,
+    .absent = "this library was built without it: install libfabric-dev and rebuild",
+};
+#endif
 
 /* In order of preference. A new transport is a folder and a line here. */
 const struct aqi_transport *const aqi_transports[] = {
@@ -103,6 +128,15 @@ static unsigned registry_caps(const struct aqi_transport *transport)
 bool aqi_tp_keeps_order(const struct aqi_transport *transport)
 {
     return (registry_caps(transport) & AQI_CAP_ORDER) != 0;
+}
+
+bool aqi_tp_probe(const struct aqi_transport *transport, unsigned device,
+                  struct aqi_tp_probe *probe)
+{
+    if (transport->absent == NULL) return transport->probe(device, probe);
+    *probe = (struct aqi_tp_probe){.device = "not built"};
+    snprintf(probe->reason, sizeof(probe->reason), "%s", transport->absent);
+    return device == 0;
 }
 
 aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,

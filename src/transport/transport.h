@@ -724,6 +724,10 @@ bool aqi_tp_keeps_order(const struct aqi_transport *transport);
 /* Remove the operations that these capabilities promise. */
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
 
+/* The transport's `probe`; the only device of a network that was not built is not usable. */
+bool aqi_tp_probe(const struct aqi_transport *transport, unsigned device,
+                  struct aqi_tp_probe *probe);
+
 /*
  * Check the contract, open, wrap in the fault decorator if AQ_FAULT requests it, and supply missing
  * operations. `params` is copied. aqi_tp_close undoes it.

@@ -175,7 +175,7 @@ static bool context_is_there(const struct aqi_transport *const *transport)
     if (((*transport)->caps & AQI_CAP_FAR) == 0) return true;
     if (transport[1] == NULL && core.params.local_size != core.params.size) return true;
     if (context_is_asked_for(*transport)) return true;
-    (void)(*transport)->probe(0, &probe);
+    (void)aqi_tp_probe(*transport, 0, &probe);
     if (!probe.usable)
         aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", (*transport)->name, probe.reason);
     return probe.usable;
