@@ -133,9 +133,9 @@ aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
     size_t room = OFI_NAME;
     int err = fi_getname(&ofi->ep->fid, addr.name, &room);
     if (err != 0)
-        return aqi_fail(
-            AQ_ELIMIT, "ofi", "%s has an address of %zu bytes, but at most %d are supported: %s",
-            ofi->info->fabric_attr->prov_name, room, OFI_NAME, ofi_library.strerror(-err));
+        return aqi_fail(AQ_ELIMIT, "ofi",
+                        "%s has an address of %zu bytes, but at most %d are supported: %s",
+                        ofi_name(ofi), room, OFI_NAME, ofi_library.strerror(-err));
     addr.len = (uint32_t)room;
     *len = offsetof(struct ofi_addr, name) + room;
     memcpy(out, &addr, *len);
@@ -165,7 +165,7 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
     bool many = (ofi->without & OFI_MANY) == 0;
     int n = snprintf(
         buf, len, "%s on %s%s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
-        ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi_describe_progress(ofi),
+        ofi_name(ofi), ofi->info->domain_attr->name, ofi_describe_progress(ofi),
         ofi_describe_order(ofi), ofi->limits.depth, ofi->receives,
         many ? aqi_rdma_chunk_len(&ofi->rdma) : ofi->rdma.buffer, many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);

@@ -416,9 +416,9 @@ static unsigned ofi_domains_share(const struct ofi_tp *first)
     aqi_log(
         AQI_LOG_INFO, "ofi",
         "%s on %s has %zu endpoints for the %u processes of this host: using %u of %u domains (%s)",
-        first->info->fabric_attr->prov_name, first->info->domain_attr->name,
-        first->info->domain_attr->ep_cnt, first->rdma.params.local_size, (unsigned)aqi_max(1, most),
-        (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
+        ofi_name(first), first->info->domain_attr->name, first->info->domain_attr->ep_cnt,
+        first->rdma.params.local_size, (unsigned)aqi_max(1, most), (unsigned)ofi_config.domains,
+        aqi_setting_variable("AQ_OFI_DOMAINS"));
     return (unsigned)aqi_max(1, most);
 }
 

@@ -31,7 +31,7 @@ static void ofi_driver_tell(const struct ofi_tp *ofi, size_t len, const char *wh
     aqi_fail_quiet(AQ_ELIMIT,
                    "%s cannot register %zu bytes (%s); \"ulimit -l\" shows whether locked memory "
                    "is limited",
-                   ofi->info->fabric_attr->prov_name, len, why);
+                   ofi_name(ofi), len, why);
 }
 
 static aq_status ofi_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,

@@ -38,20 +38,19 @@ static bool ofi_endpoint_memory(char *text, size_t len)
 static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const char *what)
 {
     if (err == 0) return AQ_OK;
-    const char *name = ofi->info->fabric_attr->prov_name;
+    const char *name = ofi_name(ofi), *domain = ofi->info->domain_attr->name;
     unsigned fds = aqi_free_fds(OFI_FEW_FDS);
     if (err == -FI_EMFILE || fds < OFI_FEW_FDS)
         return aqi_fail(AQ_ELIMIT, "ofi",
                         "%s on %s: %s: %s: only %u more file descriptors may be opened: raise the "
                         "limit with `ulimit -n %llu`",
-                        name, ofi->info->domain_attr->name, what, ofi_library.strerror(-err), fds,
-                        aqi_fd_advice());
+                        name, domain, what, ofi_library.strerror(-err), fds, aqi_fd_advice());
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
     char advice[192] = "";
     bool limited = err == -FI_ENOMEM && ofi_endpoint_memory(advice, sizeof(advice));
     if (rxm && !limited) ofi_endpoint_universe(advice, sizeof(advice));
     return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %sset %s or %s to choose another", name,
-                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err), advice,
+                    domain, what, ofi_library.strerror(-err), advice,
                     aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 

@@ -134,8 +134,8 @@ void ofi_farewell_push(struct ofi_tp *ofi)
     int err = from->ep == NULL ? ofi_farewell_open(ofi) : 0;
     if (err != 0)
         aqi_log(AQI_LOG_INFO, "ofi",
-                "%s: no endpoint for notifying peers that they are lost here: %s",
-                ofi->info->fabric_attr->prov_name, ofi_library.strerror(-err));
+                "%s: no endpoint for notifying peers that they are lost here: %s", ofi_name(ofi),
+                ofi_library.strerror(-err));
     if (err == 0) {
         ofi_farewell_poll(from);
         uint64_t most = ofi_farewell_say_all(ofi) ? ofi_farewell_most_ns : ofi_farewell_last_ns;

@@ -221,8 +221,7 @@ static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
         aqi_rdma_fail(&ofi->rdma, &peer->rdma,
                       "%s has delivered nothing to it for %u s, during which it made calls "
                       "(AQ_OFI_REPAIR_TIMEOUT): %u messages are missing%s",
-                      ofi->info->fabric_attr->prov_name,
-                      (unsigned)((ofi->rdma.now - peer->owed) / 1000000000),
+                      ofi_name(ofi), (unsigned)((ofi->rdma.now - peer->owed) / 1000000000),
                       peer->given - peer->confirmed,
                       ofi_transfer_is_posted(peer) ? ", and transfers" : "");
     }

@@ -257,6 +257,12 @@ static inline void *ofi_mr_desc(void *mr)
     return mr != NULL ? fi_mr_desc(mr) : NULL;
 }
 
+/* The provider's name, for messages. */
+static inline const char *ofi_name(const struct ofi_tp *ofi)
+{
+    return ofi->info->fabric_attr->prov_name;
+}
+
 /* Whether the provider requires this mode of registration. */
 static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 {

@@ -81,8 +81,7 @@ static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *p
     if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
     peer->addr = FI_ADDR_NOTAVAIL;
     if (got == -FI_EAGAIN) return AQ_AGAIN;
-    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected its address: %s",
-                  ofi->info->fabric_attr->prov_name,
+    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected its address: %s", ofi_name(ofi),
                   got < 0 ? ofi_library.strerror(-got) : "no reason given");
     return AQ_EPEER;
 }
@@ -147,8 +146,7 @@ aq_status ofi_peer_rejected(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t e
     if (ofi_peer_is_cut((int)-err))
         ofi_flush_broken(ofi, peer, why);
     else
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected %s: %s",
-                      ofi->info->fabric_attr->prov_name, what, why);
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejected %s: %s", ofi_name(ofi), what, why);
     return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
 }
 
@@ -171,8 +169,8 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
     aqi_log(AQI_LOG_WARN, "ofi",
             "%s on %s has had no room for messages to rank %u%s for %u s: %s; ofi keeps trying "
             "(AQ_OFI_REFUSED_TIMEOUT)",
-            ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->rdma.peer.id,
-            name, (unsigned)(since / 1000000000), advice);
+            ofi_name(ofi), ofi->info->domain_attr->name, peer->rdma.peer.id, name,
+            (unsigned)(since / 1000000000), advice);
 }
 
 /*
@@ -189,8 +187,7 @@ static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
         aqi_rdma_fail(
             &ofi->rdma, &peer->rdma,
             "%s on %s has had no room for messages to it for %u s (AQ_OFI_REFUSED_TIMEOUT): %s",
-            ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
-            (unsigned)(since / 1000000000),
+            ofi_name(ofi), ofi->info->domain_attr->name, (unsigned)(since / 1000000000),
             aqi_free_fds(1) == 0 ? "all file descriptors of this process are in use (ulimit -n)"
                                  : "the network does not reach it, or it made no calls");
         return AQI_NO_DEADLINE;

@@ -55,19 +55,18 @@ static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     const struct aqi_transfer *op = piece->rdma.op;
     struct ofi_peer *peer = ofi_op_peer(ofi_piece_op(piece));
-    const char *provider = ofi->info->fabric_attr->prov_name;
     bool put = !op->get;
     if (op->status == AQ_OK)
         aqi_fail(AQ_EINVAL, "ofi",
                  "%s: %zu bytes of this process at %p, %s, can no longer be %s (mprotect, munmap): "
                  "they must stay accessible until the transfer is complete",
-                 provider, piece->rdma.len, (void *)(op->local + piece->rdma.offset),
+                 ofi_name(ofi), piece->rdma.len, (void *)(op->local + piece->rdma.offset),
                  put ? "the source of a put" : "the destination of a get",
                  put ? "read" : "written");
     ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
     if (put)
         aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: the source of a put can no longer be read",
-                      provider);
+                      ofi_name(ofi));
 }
 
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
@@ -84,8 +83,8 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
         ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED || err == FI_EIO);
     } else {
         ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
-        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s",
-                      ofi->info->fabric_attr->prov_name, get ? "read" : "write", text);
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s", ofi_name(ofi),
+                      get ? "read" : "write", text);
     }
 }
 
@@ -108,7 +107,7 @@ static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
     for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
         if (ofi_peer_at(ofi, id) != NULL)
             aqi_rdma_fail(&ofi->rdma, ofi->rdma.peers[id], "%s: its completion queue is lost: %s",
-                          ofi->info->fabric_attr->prov_name, text);
+                          ofi_name(ofi), text);
 }
 
 static void ofi_progress_failed(struct ofi_tp *ofi)
@@ -122,8 +121,7 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
     }
     if (ctx->kind == OFI_RECEIVE || ctx->kind == OFI_AREA) {
         ofi_receive_failed(ofi, ctx);
-        aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
-                text);
+        aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi_name(ofi), text);
     } else if (ctx->kind == OFI_SEND || ctx->kind == OFI_CONTROL) {
         struct ofi_peer *peer = ofi_buf_peer(ofi_buf_of(ctx));
         ofi_message_sent(ofi, ofi_buf_of(ctx));
@@ -131,7 +129,7 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
             ofi_flush_broken(ofi, peer, text);
         else
             aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a message was not delivered: %s",
-                          ofi->info->fabric_attr->prov_name, text);
+                          ofi_name(ofi), text);
     } else {
         ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, err, text);
     }

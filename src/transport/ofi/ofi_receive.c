@@ -92,8 +92,8 @@ static struct ofi_area *ofi_receive_area(struct ofi_tp *ofi)
         ofi->free_areas = area->next;
         return area;
     }
-    struct aqi_rdma_chunk *chunk = aqi_rdma_add_chunk(
-        &ofi->rdma, aqi_rdma_chunk_len(&ofi->rdma), AQI_PINS_BUFFERS, sizeof(*area));
+    struct aqi_rdma_chunk *chunk = aqi_rdma_add_chunk(&ofi->rdma, aqi_rdma_chunk_len(&ofi->rdma),
+                                                      AQI_PINS_BUFFERS, sizeof(*area));
     if (chunk == NULL) return NULL;
     area = (struct ofi_area *)(void *)(chunk + 1);
     *area = (struct ofi_area){.ctx.kind = OFI_AREA, .chunk = chunk};

@@ -439,8 +439,7 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
 static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row *row,
                                  const char *came)
 {
-    const char *provider = ofi->info->fabric_attr->prov_name,
-               *domain = ofi->info->domain_attr->name;
+    const char *provider = ofi_name(ofi), *domain = ofi->info->domain_attr->name;
     unsigned part = row->without;
     /* If no message arrives, the buffers for many may be the cause. */
     if (part == OFI_ITSELF && (ofi->without & OFI_MANY) == 0) part = OFI_MANY;
