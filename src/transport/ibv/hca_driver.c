@@ -66,52 +66,36 @@ static size_t hca_driver_key_len(const struct hca_key *key)
     return offsetof(struct hca_key, rkey) + (size_t)key->rails * key->parts * sizeof(key->rkey[0]);
 }
 
-/* The log2 of the largest part that all adapters support. */
-static uint8_t hca_driver_most(const struct hca_tp *hca)
+static size_t hca_driver_keys(const struct hca_tp *hca, size_t len, unsigned shift)
 {
-    uint64_t most = UINT64_MAX;
-    for (unsigned r = 0; r < hca->rails; r++)
-        most = aqi_min(most, hca->rail[r].device.max_mr_size);
-    return (uint8_t)(63 - __builtin_clzll(most | 1));
-}
-
-static size_t hca_driver_parts(size_t len, uint8_t shift)
-{
-    return ((len - 1) >> shift) + 1;
+    return (((len - 1) >> shift) + 1) * hca->rails;
 }
 
 /*
- * The log2 of the size of parts: as set, or larger if a key cannot describe that many parts and the
- * memory cannot be lent instead.
+ * Parts have the size that is set, or more if a key cannot describe that many parts and the memory
+ * cannot be lent instead; but no more than all adapters support.
  */
-static uint8_t hca_driver_shift(const struct hca_tp *hca, size_t len)
-{
-    uint8_t most = hca_driver_most(hca);
-    uint8_t wanted =
-        (uint8_t)aqi_min((unsigned)(63 - __builtin_clzll(hca_config.registration)), most);
-    uint8_t shift = wanted;
-    while (!hca->rdma.lending.on && shift < most &&
-           hca_driver_parts(len, shift) * hca->rails > HCA_KEYS)
-        shift++;
-    if (shift != wanted)
-        aqi_log(hca->rdma.params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
-                "%s: %zu bytes would take %zu registrations, but the maximum is %u, so each has "
-                "%llu bytes instead",
-                aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
-                hca_driver_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
-    return shift;
-}
-
 static aq_status hca_driver_split(struct aqi_rdma *rdma, size_t len, uint8_t *shift)
 {
     const struct hca_tp *hca = (const struct hca_tp *)rdma;
-    *shift = hca_driver_shift(hca, len);
-    size_t keys = hca_driver_parts(len, *shift) * hca->rails;
+    uint64_t most = UINT64_MAX;
+    for (unsigned r = 0; r < hca->rails; r++)
+        most = aqi_min(most, hca->rail[r].device.max_mr_size);
+    unsigned log2 = 63u - (unsigned)__builtin_clzll(aqi_min(hca_config.registration, most) | 1);
+    size_t wanted = hca_driver_keys(hca, len, log2), keys = wanted;
+    while (keys > HCA_KEYS && !rdma->lending.on && UINT64_C(2) << log2 <= most)
+        keys = hca_driver_keys(hca, len, ++log2);
+    *shift = (uint8_t)log2;
+    if (keys != wanted)
+        aqi_log(rdma->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
+                "%s: %zu bytes would take %zu registrations, but the maximum is %u, so each has "
+                "%llu bytes instead",
+                aqi_setting_variable("AQ_IBV_REGISTRATION"), len, wanted, HCA_KEYS, 1ull << log2);
     if (keys <= HCA_KEYS) return AQ_OK;
     aqi_log(aqi_rdma_loud(rdma), "ibv",
             "%zu bytes would take %zu registrations of %llu bytes, but the maximum is %u, so "
             "they are %s: raise %s if the adapter supports larger ones, or lower %s",
-            len, keys, 1ull << *shift, HCA_KEYS, aqi_rdma_instead(rdma),
+            len, keys, 1ull << log2, HCA_KEYS, aqi_rdma_instead(rdma),
             aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
     return AQ_ELIMIT;
 }

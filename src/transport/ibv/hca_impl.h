@@ -449,6 +449,10 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer);
 /* Post the request described by `sent`; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
+/* Likewise for a remote write or, if `read`, a remote read of the memory at `piece`. */
+aq_status hca_link_access(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, bool read,
+                          struct ibv_sge piece, uint64_t remote, uint32_t rkey,
+                          const struct hca_sent *sent);
 /* The adapter has rejected the post. */
 AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err);
 /* Whether a message may be unsignaled: usually, only its buffer waits for its completion, but

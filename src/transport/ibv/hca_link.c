@@ -214,6 +214,18 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
     return AQ_OK;
 }
 
+aq_status hca_link_access(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, bool read,
+                          struct ibv_sge piece, uint64_t remote, uint32_t rkey,
+                          const struct hca_sent *sent)
+{
+    struct ibv_send_wr wr = {.sg_list = &piece,
+                             .num_sge = 1,
+                             .opcode = read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+                             .wr.rdma = {.remote_addr = remote, .rkey = rkey}};
+    if (!read && piece.length <= peer->link[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    return hca_link_post(hca, peer, rail, &wr, sent);
+}
+
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* without data, so it needs no key */

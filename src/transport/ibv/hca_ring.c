@@ -152,15 +152,10 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_r
     struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
                             .length = (uint32_t)room,
                             .lkey = hca_buf_lkey(buf, peer->first)};
-    struct ibv_send_wr wr = {.sg_list = &piece,
-                             .num_sge = 1,
-                             .opcode = IBV_WR_RDMA_WRITE,
-                             .wr.rdma = {.remote_addr = place->addr + hca_ring_blocks(hca) +
-                                                        (slot + 1) * place->slot - room,
-                                         .rkey = place->rkey[peer->first]}};
-    if (room <= hca->rail[peer->first].max_inline) wr.send_flags = IBV_SEND_INLINE;
-    aq_status st = hca_link_post(hca, peer, peer->first, &wr,
-                                 &(struct hca_sent){.piece.buf = buf, .number = peer->number});
+    uint64_t remote = place->addr + hca_ring_blocks(hca) + (slot + 1) * place->slot - room;
+    aq_status st =
+        hca_link_access(hca, peer, peer->first, false, piece, remote, place->rkey[peer->first],
+                        &(struct hca_sent){.piece.buf = buf, .number = peer->number});
     if (st == AQ_OK) {
         out->head++;
         peer->in.told = peer->in.consumed;
@@ -177,22 +172,15 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_r
 static bool hca_ring_post(struct hca_tp *hca, struct hca_peer *peer, bool read)
 {
     struct hca_ring_block *block = hca_ring_block(hca, peer);
-    size_t there =
-        read ? offsetof(struct hca_ring_block, head) : offsetof(struct hca_ring_block, granted);
+    const struct hca_ring_place *place = &peer->out.place;
+    uint64_t remote =
+        place->addr + hca->rdma.params.self * sizeof(*block) +
+        (read ? offsetof(struct hca_ring_block, head) : offsetof(struct hca_ring_block, granted));
     struct ibv_sge piece = {.addr = read ? (uintptr_t)&block->seen : (uintptr_t)&block->said,
                             .length = sizeof(uint64_t),
                             .lkey = hca_lkey_of(hca->rings.chunk->mr[peer->first])};
-    struct ibv_send_wr wr = {
-        .sg_list = &piece,
-        .num_sge = 1,
-        .opcode = read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = peer->out.place.addr +
-                                   hca->rdma.params.self * sizeof(struct hca_ring_block) + there,
-                    .rkey = peer->out.place.rkey[peer->first]}};
-    if (!read && hca->rail[peer->first].max_inline >= sizeof(uint64_t))
-        wr.send_flags = IBV_SEND_INLINE;
-    return hca_link_post(hca, peer, peer->first, &wr,
-                         &(struct hca_sent){.probe = read, .word = !read}) == AQ_OK;
+    return hca_link_access(hca, peer, peer->first, read, piece, remote, place->rkey[peer->first],
+                           &(struct hca_sent){.probe = read, .word = !read}) == AQ_OK;
 }
 
 static void hca_ring_free(struct hca_tp *hca, struct hca_peer *peer)

@@ -74,15 +74,8 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     if (rail == HCA_RAILS) return AQ_AGAIN;
     hca_transfer_turn(hca, peer, rail);
     uint64_t remote = op->op.remote + sent->piece.offset;
-    struct ibv_sge piece = hca_transfer_piece(&sent->piece, rail);
-    struct ibv_send_wr wr = {
-        .sg_list = &piece,
-        .num_sge = 1,
-        .opcode = op->op.get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op, remote, rail)}};
-    if (!op->op.get && sent->piece.len <= peer->link[rail].max_inline)
-        wr.send_flags = IBV_SEND_INLINE;
-    return hca_link_post(hca, peer, rail, &wr, sent);
+    return hca_link_access(hca, peer, rail, op->op.get, hca_transfer_piece(&sent->piece, rail),
+                           remote, hca_transfer_rkey(op, remote, rail), sent);
 }
 
 /* Bytes from here to the end of the part that contains them. */
@@ -186,7 +179,8 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct aqi_rdma_mem *her
 static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link)
 {
-    return peer->state == HCA_UP && ((uintptr_t)peer->rdma.waiting.first | (uintptr_t)peer->again) == 0 &&
+    return peer->state == HCA_UP &&
+           ((uintptr_t)peer->rdma.waiting.first | (uintptr_t)peer->again) == 0 &&
            hca_has_rail(peer->used, link->rail) && link->head - link->tail < hca_config.sends &&
            hca->out < hca->room;
 }
@@ -289,18 +283,13 @@ bool hca_transfer_at_once(struct aqi_rdma *rdma, const struct aqi_transfer *want
                                  true);
 }
 
-/* Whether it needs no lock, and cannot be held back by lent memory. */
-static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
-{
-    return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.lending.on));
-}
-
+/* Not if it needs the lock, or may be held back by lent memory. */
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    if (hca_transfer_is_plain(hca, false) &&
+    if (AQI_LIKELY(!hca->rdma.locks && !hca->rdma.lending.on) &&
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
                               (void *)(uintptr_t)src, len, (const struct aqi_rdma_mem *)mem, comp,
                               false, false))
@@ -313,7 +302,7 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                          struct aqi_comp *comp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    if (hca_transfer_is_plain(hca, true) &&
+    if (AQI_LIKELY(!hca->rdma.locks) &&
         hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
                               dst, len, (const struct aqi_rdma_mem *)mem, comp, true, false))
         return AQ_OK;
