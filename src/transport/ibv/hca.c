@@ -206,11 +206,9 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct hca_tp *hca = (const struct hca_tp *)tp;
     const struct aqi_rdma_chunk *rings = hca->rings.chunk;
-    char names[HCA_RAILS * (sizeof(hca->rail[0].name) + 3)];
-    size_t used = 0;
+    char names[HCA_RAILS * (sizeof(hca->rail[0].name) + 3)] = "";
     for (unsigned r = 0; r < hca->rails; r++)
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", r == 0 ? "" : " + ",
-                                 hca->rail[r].name);
+        aqi_append(names, sizeof(names), "%s%s", r == 0 ? "" : " + ", hca->rail[r].name);
     return snprintf(buf, len,
                     "%s, %u requests to a peer, %u queue pair%s and %zu KB for each connected "
                     "peer, and %zu KB for %u rings",

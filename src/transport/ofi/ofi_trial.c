@@ -413,10 +413,9 @@ static const struct {
 int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len)
 {
     char text[256] = "";
-    size_t n = 0;
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++)
         if (ofi->without & ofi_trial_parts[i].part)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, ", %s", ofi_trial_parts[i].instead);
+            aqi_append(text, sizeof(text), ", %s", ofi_trial_parts[i].instead);
     if (ofi_config.self_test_ns == 0) return snprintf(buf, len, ", not self-tested");
     return snprintf(buf, len, "%s%s", ofi->without & OFI_ITSELF ? "" : ", self-tested", text);
 }
