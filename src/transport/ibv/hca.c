@@ -102,8 +102,8 @@ static aq_status hca_open_queues(struct hca_tp *hca)
 {
     uint32_t receives, completions;
     hca_size_queues(hca, &receives, &completions);
-    hca->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (hca->epoll < 0)
+    hca->rdma.fd = epoll_create1(EPOLL_CLOEXEC);
+    if (hca->rdma.fd < 0)
         return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a descriptor to wait with");
     aq_status st = AQ_OK;
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
@@ -111,8 +111,8 @@ static aq_status hca_open_queues(struct hca_tp *hca)
         struct epoll_event event = {.events = EPOLLIN};
         st = hca_rail_queues(rail, receives, completions);
         if (st != AQ_OK) break;
-        if (epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->channel->fd, &event) != 0 ||
-            epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->context->async_fd, &event) != 0)
+        if (epoll_ctl(hca->rdma.fd, EPOLL_CTL_ADD, rail->channel->fd, &event) != 0 ||
+            epoll_ctl(hca->rdma.fd, EPOLL_CTL_ADD, rail->context->async_fd, &event) != 0)
             st = aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a descriptor to wait with");
     }
     return st;
@@ -134,7 +134,7 @@ static void hca_close(struct aqi_tp *tp)
     aqi_rdma_close(&hca->rdma);
     for (unsigned r = 0; r < hca->rails; r++)
         hca_rail_close(&hca->rail[r]);
-    if (hca->epoll >= 0) close(hca->epoll);
+    if (hca->rdma.fd >= 0) close(hca->rdma.fd);
     free(hca);
 }
 
@@ -148,7 +148,6 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->rdma.tp.moved = hca_progress_short;
     hca->rdma.tp.straight_put = hca_put_within;
     hca->rdma.tp.straight_get = hca_get_within;
-    hca->epoll = -1;
     hca_begin(hca);
     hca->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
                                                  .max_long = UINT32_MAX};
@@ -224,8 +223,7 @@ static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == I
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
     .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
-    .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
-            AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG,
+    .caps = AQI_RDMA_CAPS,
     .addr_max = IBV_ADDR,
     .key_max = IBV_KEY,
     .settings = &aqi_ibv_settings,
@@ -247,7 +245,7 @@ const struct aqi_transport aqi_ibv_transport = {
     .mem_dereg = aqi_rdma_mem_dereg,
     .mem_map = aqi_rdma_mem_map,
     .mem_unmap = aqi_rdma_mem_unmap,
-    .wait_fd = hca_wait_fd,
+    .wait_fd = aqi_rdma_wait_fd,
     .arm = hca_arm,
     .describe = hca_describe,
 };

@@ -34,7 +34,7 @@ static void hca_events_fatal(struct hca_tp *hca, unsigned r)
     hca->down |= 1u << r;
     hca->rail[r].back = 0;
     /* Otherwise its event would wake sleeping threads forever. */
-    (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, hca->rail[r].context->async_fd, NULL);
+    (void)epoll_ctl(hca->rdma.fd, EPOLL_CTL_DEL, hca->rail[r].context->async_fd, NULL);
     hca_greet_gone(hca, r);
     hca_repair_port_down(hca, r);
 }

@@ -274,7 +274,6 @@ struct hca_tp {
     struct hca_peer *broken;
     struct hca_greeter greeter;
     struct hca_rings rings;
-    int epoll;
 };
 
 static inline struct hca_peer *hca_peer_at(const struct hca_tp *hca, uint32_t id)
@@ -662,7 +661,6 @@ uint64_t hca_events_deadline(const struct hca_tp *hca);
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode);
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch); /* the main work of each poll */
-int hca_wait_fd(struct aqi_tp *tp);
 aq_status hca_arm(struct aqi_tp *tp, bool on);
 
 #endif

@@ -169,11 +169,6 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     return n + aqi_rdma_end_round(&hca->rdma, mode);
 }
 
-int hca_wait_fd(struct aqi_tp *tp)
-{
-    return ((struct hca_tp *)tp)->epoll;
-}
-
 static void hca_progress_disarm(struct hca_tp *hca)
 {
     struct ibv_cq *cq;

@@ -70,7 +70,6 @@ aq_status ofi_try(struct fi_info *info)
     aqi_rdma_begin(&ofi->rdma, &ofi_driver);
     ofi->rdma.params = (struct aqi_tp_params){.size = 2, .local_size = 1};
     ofi->info = info;
-    ofi->fd = -1;
     ofi->rdma.buffer = ofi_buffer_bytes((size_t)ofi_config.medium);
     ofi_size_queues(ofi);
     aq_status st = ofi_endpoint_open(ofi);
@@ -89,7 +88,6 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
     ofi->place = place;
     ofi->without = first != NULL ? first->without : 0;
     if (front != NULL) ofi->rdma.lending.on = false;
-    ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
     size_t medium =
         aqi_min(aqi_round_up(params->max_medium, 64), ofi_medium(params->size, params->on_demand));
@@ -178,7 +176,7 @@ static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == O
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
     .doc = "networks with a provider in libfabric (cxi, efa, opx, psm3 and others)",
-    .caps = OFI_CAPS,
+    .caps = AQI_RDMA_CAPS,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,
     .settings = &aqi_ofi_settings,
@@ -200,7 +198,7 @@ const struct aqi_transport aqi_ofi_transport = {
     .mem_map = aqi_rdma_mem_map,
     .mem_unmap = aqi_rdma_mem_unmap,
     .next_deadline = ofi_next_deadline,
-    .wait_fd = ofi_wait_fd,
+    .wait_fd = aqi_rdma_wait_fd,
     .arm = ofi_arm,
     .describe = ofi_describe,
 };

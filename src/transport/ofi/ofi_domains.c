@@ -400,7 +400,7 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
     struct epoll_event event = {.events = EPOLLIN};
     all->fd = epoll_create1(EPOLL_CLOEXEC);
     for (unsigned i = 0; i < all->count && all->fd >= 0; i++) {
-        int fd = ofi_wait_fd(&all->domain[i]->rdma.tp);
+        int fd = all->domain[i]->rdma.fd;
         if (fd >= 0 && epoll_ctl(all->fd, EPOLL_CTL_ADD, fd, &event) == 0) continue;
         close(all->fd);
         all->fd = -1;
@@ -476,7 +476,7 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
 /* Replaces the table with which it was opened. */
 static const struct aqi_transport ofi_domains_table = {
     .name = "ofi",
-    .caps = OFI_CAPS,
+    .caps = AQI_RDMA_CAPS,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,
     .settings = &aqi_ofi_settings,

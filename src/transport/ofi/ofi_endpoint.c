@@ -63,8 +63,9 @@ static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
                               .format = FI_CQ_FORMAT_DATA,
                               .wait_obj = FI_WAIT_FD};
     int err = ofi->without & OFI_WAKE ? -FI_ENOSYS : fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
-    if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->fd) == 0 && ofi->fd >= 0) return 0;
-    ofi->fd = -1;
+    if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->rdma.fd) == 0 && ofi->rdma.fd >= 0)
+        return 0;
+    ofi->rdma.fd = -1;
     if (err == 0) fi_close(&ofi->cq->fid);
     ofi->cq = NULL;
     attr.wait_obj = FI_WAIT_NONE;
@@ -141,6 +142,6 @@ void ofi_endpoint_close(struct ofi_tp *ofi)
     ofi->av = NULL;
     ofi->domain = NULL;
     ofi->fabric = NULL;
-    ofi->fd = -1;
+    ofi->rdma.fd = -1;
     ofi->posted = 0;
 }

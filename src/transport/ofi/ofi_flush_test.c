@@ -14,7 +14,7 @@ static struct ofi_peer peer;
 static int begin(void **state)
 {
     ofi = (struct ofi_tp){
-        .rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE, .fd = -1};
+        .rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE, .rdma.fd = -1};
     peer_begin(&peer, 0, 3);
     return 0;
 }

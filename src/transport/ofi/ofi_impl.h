@@ -192,9 +192,8 @@ struct ofi_tp {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
-    unsigned without; /* enum ofi_part */
-    int fd;           /* readable when there are completions; -1: the provider has none */
-    uint64_t look_at; /* when to check peers, in ns */
+    unsigned without;                /* enum ofi_part */
+    uint64_t look_at;                /* when to check peers, in ns */
     struct aqi_credit_limits limits; /* limits on requests in flight, as in force */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
@@ -270,10 +269,6 @@ static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 }
 
 /* ofi.c: the operations of one domain; `first`: the domain whose self-test was for all, or NULL. */
-enum {
-    OFI_CAPS = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
-               AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG
-};
 aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,
                           unsigned place, const struct ofi_tp *first, struct ofi_tp **out);
 void ofi_close(struct aqi_tp *tp);
@@ -476,7 +471,6 @@ bool ofi_long_waits(const struct ofi_buf *buf); /* a message, for a write that h
 struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len);
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 uint64_t ofi_next_deadline(struct aqi_tp *tp);
-int ofi_wait_fd(struct aqi_tp *tp);
 aq_status ofi_arm(struct aqi_tp *tp, bool on);
 
 #endif

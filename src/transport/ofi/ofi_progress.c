@@ -169,7 +169,7 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
 static bool ofi_progress_has_more(struct ofi_tp *ofi)
 {
     struct fid *fids[] = {&ofi->cq->fid};
-    struct pollfd arrivals = {.fd = ofi->fd, .events = POLLIN};
+    struct pollfd arrivals = {.fd = ofi->rdma.fd, .events = POLLIN};
     return ofi->found_first != ofi->found_count || fi_trywait(ofi->fabric, fids, 1) != FI_SUCCESS ||
            poll(&arrivals, 1, 0) > 0;
 }
@@ -198,7 +198,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     uint64_t away = aqi_rdma_begin_round(&ofi->rdma, now);
     unsigned n = aqi_rdma_run_held(&ofi->rdma, mode);
     n += ofi_progress_queue(ofi, mode);
-    if (AQI_UNLIKELY(away >= OFI_AWAY) && mode == AQI_PROGRESS_ALL && ofi->fd >= 0)
+    if (AQI_UNLIKELY(away >= OFI_AWAY) && mode == AQI_PROGRESS_ALL && ofi->rdma.fd >= 0)
         n += ofi_progress_catch_up(ofi, away);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_receive_post(ofi);
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
@@ -219,11 +219,6 @@ uint64_t ofi_next_deadline(struct aqi_tp *tp)
     return at;
 }
 
-int ofi_wait_fd(struct aqi_tp *tp)
-{
-    return ((struct ofi_tp *)tp)->fd;
-}
-
 /* The descriptor does not signal operations that wait for room. */
 aq_status ofi_arm(struct aqi_tp *tp, bool on)
 {
@@ -236,7 +231,7 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
         ofi->again == NULL && ofi->dying == 0 && !ofi->farewell.due && !ofi->flushes &&
         !ofi_progress_poll(ofi) && ofi->posted == ofi->receives &&
         !(ofi->rdma.lending.on && (ofi->rdma.pins.due || aqi_lending_due(&ofi->rdma.lending)));
-    if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
+    if (go && ofi->rdma.fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     aqi_rdma_unlock(&ofi->rdma);
     return go ? AQ_OK : AQ_AGAIN;
 }

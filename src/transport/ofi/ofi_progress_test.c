@@ -57,7 +57,7 @@ static unsigned readings_after(uint64_t away, unsigned arrivals, bool always,
     ofi.rdma.now = network.now - away;
     assert_int_equal(pipe(network.fds), 0);
     if (arrivals != 0) assert_int_equal(write(network.fds[1], "", 1), 1);
-    ofi.fd = network.fds[0];
+    ofi.rdma.fd = network.fds[0];
     (void)ofi_progress(&ofi.rdma.tp, mode, network.now);
     close(network.fds[0]);
     close(network.fds[1]);

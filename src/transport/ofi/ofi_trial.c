@@ -331,7 +331,7 @@ static int ofi_trial_nap(const struct ofi_trial *trial, int ms)
 {
     const struct ofi_tp *ofi = trial->ofi;
     struct fid *fids[] = {&ofi->cq->fid};
-    struct pollfd fd = {.fd = ofi->fd, .events = POLLIN};
+    struct pollfd fd = {.fd = ofi->rdma.fd, .events = POLLIN};
     return fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS ? poll(&fd, 1, ms) : -1;
 }
 
@@ -366,7 +366,7 @@ static bool ofi_trial_is_restless(struct ofi_trial *trial)
 static void ofi_trial_wake(struct ofi_trial *trial, const struct ofi_trial_row *row)
 {
     bool missed = true;
-    if (trial->ofi->fd < 0) return; /* it has none */
+    if (trial->ofi->rdma.fd < 0) return; /* it has none */
     for (unsigned n = 0; n < OFI_TRIAL_NAPS && missed && !ofi_trial_failed(trial); n++) {
         ofi_trial_send(trial, row->len, OFI_CONTROL);
         missed = ofi_trial_sleeps_on(trial);

@@ -34,8 +34,8 @@ struct aqi_rdma_peer;
 
 /* The state of a peer; zeroed with it. */
 struct aqi_lender {
-    bool forget;    /* it is lost; aqi_lending_progress notifies the cache */
-    uint32_t parts; /* parts that have requested memory and have not ended */
+    bool forget;                /* it is lost; aqi_lending_progress notifies the cache */
+    uint32_t parts;             /* parts that have requested memory and have not ended */
     struct aqi_transfers wants; /* parts yet to request memory */
     uint32_t sent, taken;       /* messages to it: sent, acknowledged by it */
     uint32_t received, told;    /* messages from it: received, acknowledged to it */
@@ -86,7 +86,8 @@ unsigned aqi_lending_by_messages(struct aqi_rdma *rdma);
 /* Whether something is due that no arrival announces. */
 static inline bool aqi_lending_due(const struct aqi_lending *lending)
 {
-    return lending->waiting != 0 || lending->refused.first != NULL || lending->owed || lending->gone;
+    return lending->waiting != 0 || lending->refused.first != NULL || lending->owed ||
+           lending->gone;
 }
 
 #endif

@@ -118,6 +118,11 @@ void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     aqi_rdma_unlock(rdma);
 }
 
+int aqi_rdma_wait_fd(struct aqi_tp *tp)
+{
+    return ((struct aqi_rdma *)tp)->fd;
+}
+
 static unsigned rdma_report_lost(struct aqi_rdma *rdma)
 {
     for (unsigned n = 0;; n++) {

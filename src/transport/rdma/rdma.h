@@ -26,8 +26,10 @@ enum {
     AQI_RDMA_BATCH = 16,  /* completions or held messages handled at once */
     AQI_RDMA_LENDING = 3, /* the `handler` of lending messages, whose kind is AQI_AM_NONE */
     AQI_RDMA_COPIED =
-        64 << 10,        /* bytes: memory for copies of up to this length is kept for reuse */
-    AQI_RDMA_WHERE = 100 /* bytes of a peer's address as text */
+        64 << 10,         /* bytes: memory for copies of up to this length is kept for reuse */
+    AQI_RDMA_WHERE = 100, /* bytes of a peer's address as text */
+    AQI_RDMA_CAPS = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
+                    AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG
 };
 
 /* Memory that is registered at once, and kept until aqi_rdma_drop_chunks. */
@@ -91,6 +93,7 @@ struct aqi_rdma {
     const struct aqi_rdma_driver *driver;
     struct aqi_spin lock;
     bool locks, draining;
+    int fd;           /* readable when there are completions; -1: none */
     bool whole;       /* the next round must check more than the completions */
     uint32_t stamp;   /* in each message */
     uint64_t now;     /* the latest time passed to progress; never goes back */
@@ -216,6 +219,7 @@ static inline bool aqi_rdma_fenced(struct aqi_rdma *rdma)
 static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver)
 {
     rdma->driver = driver;
+    rdma->fd = -1;
     rdma->last_held = &rdma->held;
     aqi_lending_open(&rdma->lending);
     aqi_pool_init(&rdma->ops, driver->op_size, 64, false);
@@ -236,6 +240,7 @@ void aqi_rdma_push_all(struct aqi_rdma *rdma); /* with the lock held */
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
+int aqi_rdma_wait_fd(struct aqi_tp *tp);
 /* Without the lock: report lost peers, and hand over parts rejected by the network. */
 AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
 /* The start of a round of progress: takes the lock. While the thread waited for the lock, others
@@ -265,8 +270,8 @@ static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progre
 }
 
 /* buffer.c. With the lock held. */
-/* Add a zeroed chunk of whole pages, registered for `access`, followed by `room` bytes for the state
- * of its parts. NULL: failed; the reason is in aq_error_message(), but not logged. */
+/* Add a zeroed chunk of whole pages, registered for `access`, followed by `room` bytes for the
+ * state of its parts. NULL: failed; the reason is in aq_error_message(), but not logged. */
 struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t len,
                                           enum aqi_pins_access access, size_t room);
 bool aqi_rdma_more_bufs(struct aqi_rdma *rdma); /* likewise */
