@@ -87,7 +87,6 @@ static void place_open(unsigned self)
     end_open(self, MEDIUM);
     struct hca_tp *hca = ends[self].hca;
     hca->rdma.lending.on = true;
-    aqi_lending_open(&hca->rdma.lending);
     hca->rdma.params.hooks = (struct aqi_tp_hooks){
         .range_ok = range_ok, .host = place, .by_messages = by_messages, .messenger = place};
     hca->rdma.tp.hooks.deliver = on_message;

@@ -54,7 +54,7 @@ static int begin(void **state)
     static struct fi_info info = {.domain_attr = &domain};
     world.ofi.info = &info;
     aqi_pool_init(&world.ofi.rdma.ops, sizeof(struct ofi_op), 4, false);
-    aqi_lending_open(&world.ofi.rdma.lending);
+    aqi_pool_init(&world.ofi.rdma.lending.loans, sizeof(struct aqi_loan), 4, false);
     return 0;
 }
 
@@ -62,7 +62,7 @@ static int end(void **state)
 {
     aqi_rdma_drop_chunks(&world.ofi.rdma);
     (void)aqi_pool_destroy(&world.ofi.rdma.ops);
-    aqi_lending_close(&world.ofi.rdma.lending);
+    (void)aqi_pool_destroy(&world.ofi.rdma.lending.loans);
     return 0;
 }
 

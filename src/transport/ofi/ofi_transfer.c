@@ -123,11 +123,6 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
     return NULL;
 }
 
-static aq_status ofi_transfer_rejected(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
-{
-    return ofi_peer_rejected(ofi, peer, err, "a remote write or read");
-}
-
 static void ofi_transfer_count(const struct ofi_piece *piece)
 {
     aqi_count(AQI_CTR_POSTS, 1);
@@ -143,7 +138,7 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err != 0) {
         ofi_transfer_drop_piece(ofi, piece);
-        return ofi_transfer_rejected(ofi, ofi_op_peer(op), err);
+        return ofi_peer_rejected(ofi, ofi_op_peer(op), err, "a remote write or read");
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->rdma.len;
@@ -198,7 +193,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             hard_err = err;
         }
     }
-    if (hard != NULL) (void)ofi_transfer_rejected(ofi, hard, hard_err);
+    if (hard != NULL) (void)ofi_peer_rejected(ofi, hard, hard_err, "a remote write or read");
 }
 
 /*

@@ -12,17 +12,6 @@
  */
 enum { PARTS = 64, HANDED = 64 };
 
-void aqi_lending_open(struct aqi_lending *lending)
-{
-    *lending = (struct aqi_lending){.on = lending->on};
-    aqi_pool_init(&lending->loans, sizeof(struct aqi_loan), 64, false);
-}
-
-void aqi_lending_close(struct aqi_lending *lending)
-{
-    aqi_pool_destroy(&lending->loans);
-}
-
 /* --- parts ----------------------------------------------------------------------------------- */
 
 /* Queue it before all others. */

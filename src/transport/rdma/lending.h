@@ -60,9 +60,6 @@ struct aqi_lending {
     struct aqi_pool loans;
 };
 
-void aqi_lending_open(struct aqi_lending *lending);  /* all but `on` */
-void aqi_lending_close(struct aqi_lending *lending); /* after aqi_lending_fail of each peer */
-
 /* Begin an operation on lent memory: its parts request keys, now or later. */
 void aqi_lending_begin(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* The transfer has ended: return its loan. */

@@ -34,7 +34,7 @@ void aqi_rdma_end_peers(struct aqi_rdma *rdma)
 
 void aqi_rdma_close(struct aqi_rdma *rdma)
 {
-    aqi_lending_close(&rdma->lending);
+    aqi_pool_destroy(&rdma->lending.loans); /* no peer may hold any */
     aqi_rdma_close_copies(rdma);
     aqi_pool_destroy(&rdma->ops);
     for (uint32_t id = 0; rdma->peers != NULL && id < rdma->params.size; id++)
@@ -123,9 +123,9 @@ int aqi_rdma_wait_fd(struct aqi_tp *tp)
     return ((struct aqi_rdma *)tp)->fd;
 }
 
-static unsigned rdma_report_lost(struct aqi_rdma *rdma)
+unsigned aqi_rdma_report(struct aqi_rdma *rdma)
 {
-    for (unsigned n = 0;; n++) {
+    for (unsigned n = aqi_lending_by_messages(rdma);; n++) {
         aqi_rdma_lock(rdma);
         struct aqi_rdma_peer *peer = rdma->lost;
         if (peer != NULL) rdma->lost = peer->next_lost;
@@ -133,10 +133,4 @@ static unsigned rdma_report_lost(struct aqi_rdma *rdma)
         if (peer == NULL) return n;
         rdma->tp.hooks.peer_lost(rdma->tp.hooks.arg, peer->peer.id, peer->why);
     }
-}
-
-unsigned aqi_rdma_report(struct aqi_rdma *rdma)
-{
-    unsigned n = aqi_lending_by_messages(rdma);
-    return n + rdma_report_lost(rdma);
 }

@@ -221,7 +221,7 @@ static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_d
     rdma->driver = driver;
     rdma->fd = -1;
     rdma->last_held = &rdma->held;
-    aqi_lending_open(&rdma->lending);
+    aqi_pool_init(&rdma->lending.loans, sizeof(struct aqi_loan), 64, false);
     aqi_pool_init(&rdma->ops, driver->op_size, 64, false);
 }
 
