@@ -518,7 +518,8 @@ static void a_peer_on_another_kind_of_network(void **unused)
 static void a_network_that_carries_less_than_its_ports(void **unused)
 {
     static struct aqi_rdma_buf buf = {.len = LONG_ONE};
-    const struct ibv_wc wc = {.wr_id = hca_wr_of_send(1, 0, 0), .status = IBV_WC_RETRY_EXC_ERR};
+    const struct ibv_wc wc = {.wr_id = UINT64_C(1) << 32 | HCA_WR_SEND,
+                              .status = IBV_WC_RETRY_EXC_ERR};
     for (unsigned round = 0; round < 3; round++) {
         struct hca_sent sent = {.piece.buf = &buf};
         peer.link[0] = (struct hca_link){.qp = &card.qp, .sent = &sent, .head = 1};

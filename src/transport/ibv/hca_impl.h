@@ -318,11 +318,6 @@ static inline uint32_t hca_buf_lkey(const struct aqi_rdma_buf *buf, unsigned rai
 /* The ID of a work request: its kind, and its position. */
 enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
 enum { HCA_PLACES = 0xffffff };
-static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
-{
-    return (uint64_t)peer << 32 | (uint32_t)(place << 8) | rail << 2 | HCA_WR_SEND;
-}
-
 static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t place)
 {
     return link->wr | (uint32_t)(place << 8);
@@ -352,7 +347,7 @@ static inline void hca_peer_begin(struct hca_peer *peer)
 static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
-    link->wr = hca_wr_of_send(peer->rdma.peer.id, rail, 0);
+    link->wr = (uint64_t)peer->rdma.peer.id << 32 | rail << 2 | HCA_WR_SEND;
     link->qpn = link->qp->qp_num;
     link->max_inline = hca->rail[rail].max_inline;
 }
@@ -524,14 +519,6 @@ void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer);
 aq_status hca_greet_open(struct hca_tp *hca);
 void hca_greet_close(struct hca_tp *hca);
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
-/* Whether it is connected; AQ_AGAIN: not yet. */
-static inline aq_status hca_peer_ready(struct hca_tp *hca, struct hca_peer *peer)
-{
-    if (AQI_LIKELY(peer->state == HCA_UP)) return AQ_OK;
-    if (peer->state == HCA_DOWN) return AQ_EPEER;
-    hca_greet_begin(hca, peer);
-    return AQ_AGAIN;
-}
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both sides know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);

@@ -27,10 +27,13 @@ aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
     struct hca_tp *hca = (struct hca_tp *)rdma;
     struct hca_peer *peer = (struct hca_peer *)to;
-    aq_status st = hca_peer_ready(hca, peer);
-    if (AQI_LIKELY(st != AQ_OK || peer->again == NULL)) return st;
-    hca_repair_resume(hca, peer);
-    return peer->again != NULL ? AQ_AGAIN : hca_peer_ready(hca, peer);
+    if (AQI_LIKELY(peer->state == HCA_UP && peer->again == NULL)) return AQ_OK;
+    if (peer->state == HCA_UP)
+        hca_repair_resume(hca, peer);
+    else
+        hca_greet_begin(hca, peer); /* if it has not begun */
+    if (peer->state == HCA_DOWN) return AQ_EPEER;
+    return peer->state == HCA_UP && peer->again == NULL ? AQ_OK : AQ_AGAIN;
 }
 
 /* Send it on this link, the one for messages, which has room. */
