@@ -20,7 +20,7 @@ enum dgram_op_kind {
     DGRAM_OP_PUT,
     DGRAM_OP_LONG, /* a put whose head travels as DGRAM_LONG */
     DGRAM_OP_GET,
-    DGRAM_OP_MESSAGE, /* of aqi_dgram_send_told; tracked by its packets like a put */
+    DGRAM_OP_MESSAGE, /* of aqi_dgram_send_acked; tracked by its packets like a put */
     DGRAM_OP_SERVE    /* the answer to a peer's get */
 };
 
@@ -207,12 +207,12 @@ struct dgram_conn {
 struct dgram_peer {
     uint32_t id;
     uint8_t state;
-    bool located;    /* addr is known */
-    bool ready;      /* in dgram.ready */
-    bool met;        /* epoch is known */
-    bool small_told; /* hooks.small_path was called */
-    bool reached;    /* it has been connected */
-    bool silence_told;
+    bool located;        /* addr is known */
+    bool ready;          /* in dgram.ready */
+    bool met;            /* epoch is known */
+    bool small_reported; /* hooks.small_path was called */
+    bool reached;        /* it has been connected */
+    bool silence_reported;
     uint8_t tries;   /* of the handshake */
     uint8_t way;     /* the way to it that was used last, or is to be tried first */
     uint16_t packet; /* bytes of the largest packet that both sides and the path handle */
@@ -244,7 +244,7 @@ struct dgram_env {
     uint64_t now;
     uint64_t away; /* ns for which packets received since the last progress may have waited here */
     uint64_t arrived; /* when the packet being processed arrived; 0: unknown */
-    bool told;        /* aqi_dgram_tell was called, here or elsewhere */
+    bool flagged;     /* aqi_dgram_set_flag was called, here or elsewhere */
     bool timed;       /* `now` is current: this is progress or input */
     unsigned actives; /* peers that send us DATA */
     uint32_t kept;    /* packets kept while no handler may run, */

@@ -429,8 +429,8 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->proved = true;
     conn->packet = conn->pace.packet = peer->packet;
     dgram_make_ready(&dgram->env, peer);
-    if (peer->packet >= dgram->env.config.packet || peer->small_told || !conn->agreed) return;
-    peer->small_told = true;
+    if (peer->packet >= dgram->env.config.packet || peer->small_reported || !conn->agreed) return;
+    peer->small_reported = true;
     dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, peer->packet, true);
 }
 

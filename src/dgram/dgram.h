@@ -190,8 +190,8 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
  * The same for a request; `local` is called when the peer has acknowledged all of it, or with
  * AQ_EPEER.
  */
-aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *head,
-                              size_t head_len, const void *body, size_t body_len, void *user);
+aq_status aqi_dgram_send_acked(struct aqi_dgram *dgram, uint32_t id, const void *head,
+                               size_t head_len, const void *body, size_t body_len, void *user);
 
 /*
  * Send a request in a separate packet, at once or not at all. It may be lost, duplicated or
@@ -262,8 +262,8 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
  * A flag that spreads to all processes: a process that has set or received it sends it with each
  * packet. For events that one process reports on behalf of all.
  */
-void aqi_dgram_tell(struct aqi_dgram *dgram);
-bool aqi_dgram_told(const struct aqi_dgram *dgram);
+void aqi_dgram_set_flag(struct aqi_dgram *dgram);
+bool aqi_dgram_has_flag(const struct aqi_dgram *dgram);
 
 /* When progress must be called even if nothing arrives. */
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);

@@ -245,14 +245,14 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
     return n;
 }
 
-void aqi_dgram_tell(struct aqi_dgram *dgram)
+void aqi_dgram_set_flag(struct aqi_dgram *dgram)
 {
-    dgram->env.told = true;
+    dgram->env.flagged = true;
 }
 
-bool aqi_dgram_told(const struct aqi_dgram *dgram)
+bool aqi_dgram_has_flag(const struct aqi_dgram *dgram)
 {
-    return dgram->env.told;
+    return dgram->env.flagged;
 }
 
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram)
@@ -317,7 +317,7 @@ static void engine_copy(unsigned char *to, const void *head, size_t head_len, co
 
 static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
                                     const void *head, size_t head_len, const void *body,
-                                    size_t body_len, size_t total, struct dgram_op *told)
+                                    size_t body_len, size_t total, struct dgram_op *acked)
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_tx *tx = &conn->tx[AQI_DGRAM_DATA];
@@ -335,8 +335,8 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
         unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n, &packet);
         if (at == NULL) goto undo;
         /* The operation spans several packets, but can be in the list of only one. */
-        if (told != NULL) packet->op = told;
-        if (told != NULL) told->flying++;
+        if (acked != NULL) packet->op = acked;
+        if (acked != NULL) acked->flying++;
         engine_copy(at, head, head_len, body, body_len, offset, n);
     }
     return AQ_OK;
@@ -351,7 +351,7 @@ undo:
 
 static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
                                    const void *head, size_t head_len, const void *body,
-                                   size_t body_len, size_t total, struct dgram_op *told)
+                                   size_t body_len, size_t total, struct dgram_op *acked)
 {
     struct dgram_packet *packet;
     struct dgram_record record = {.len = (uint16_t)total,
@@ -359,7 +359,7 @@ static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *p
                                   .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0};
     unsigned char *at = dgram_queue_record(&dgram->env, peer, lane, total, &packet);
     if (at == NULL) return AQ_AGAIN;
-    if (told != NULL) dgram_op_join_packet(told, packet);
+    if (acked != NULL) dgram_op_join_packet(acked, packet);
     engine_copy(at, head, head_len, body, body_len, 0, total);
     memcpy(at, &record, 4);
     return AQ_OK;
@@ -367,7 +367,7 @@ static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *p
 
 static aq_status engine_send(struct aqi_dgram *dgram, struct dgram_peer *peer, bool reply,
                              const void *head, size_t head_len, const void *body, size_t body_len,
-                             struct dgram_op *told)
+                             struct dgram_op *acked)
 {
     struct dgram_conn *conn = peer->conn;
     size_t total = body_len != 0 ? dgram_round16(head_len) + body_len : head_len;
@@ -378,7 +378,7 @@ static aq_status engine_send(struct aqi_dgram *dgram, struct dgram_peer *peer, b
         sizeof(struct dgram_head) + total <= dgram_capacity(&dgram->env, conn, AQI_DGRAM_DATA);
     size_t before = conn->queued[lane] / ENGINE_SOON;
     aq_status st = (whole ? engine_send_whole : engine_send_pieces)(
-        dgram, peer, lane, head, head_len, body, body_len, total, told);
+        dgram, peer, lane, head, head_len, body, body_len, total, acked);
     if (st != AQ_OK) return st;
     if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
         engine_send_now(dgram, peer);
@@ -397,16 +397,16 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
     return engine_send(dgram, peer, reply, head, head_len, body, body_len, NULL);
 }
 
-aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *head,
-                              size_t head_len, const void *body, size_t body_len, void *user)
+aq_status aqi_dgram_send_acked(struct aqi_dgram *dgram, uint32_t id, const void *head,
+                               size_t head_len, const void *body, size_t body_len, void *user)
 {
-    enum { MOST_TOLD = 1024 };
+    enum { MOST_ACKED = 1024 };
     const struct dgram_op init = {.kind = DGRAM_OP_MESSAGE, .user = user};
     struct dgram_peer *peer = dgram_peer_of(dgram, id);
     if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
     aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
-    if (peer->conn->own_ops >= MOST_TOLD) return AQ_AGAIN;
+    if (peer->conn->own_ops >= MOST_ACKED) return AQ_AGAIN;
     struct dgram_op *op = dgram_op_new(&dgram->env, peer, &init);
     if (op == NULL) return AQ_AGAIN;
     st = engine_send(dgram, peer, false, head, head_len, body, body_len, op);

@@ -425,10 +425,10 @@ static void test_window_lost(void **state)
 static void test_restart(void **state)
 {
     begin(0, false);
-    aqi_dgram_tell(world.node[0].dgram); /* it rides on packets */
-    assert_false(aqi_dgram_told(world.node[1].dgram));
+    aqi_dgram_set_flag(world.node[0].dgram); /* it rides on packets */
+    assert_false(aqi_dgram_has_flag(world.node[1].dgram));
     send_and_settle(&world.node[0], 10, 0, 1000000000);
-    assert_true(aqi_dgram_told(world.node[1].dgram));
+    assert_true(aqi_dgram_has_flag(world.node[1].dgram));
     aqi_dgram_destroy(world.node[1].dgram);
     open_node(1, 777, false);
     assert_int_equal(send_one(&world.node[0], 10, 0), AQ_OK);

@@ -20,7 +20,7 @@ enum dgram_head_flags {
     DGRAM_ON_DATA = 2,  /* the number is one of DATA, whichever channel the packet arrived on */
     DGRAM_ASKS = 4,     /* acknowledge at once */
     DGRAM_REQUESTS = 8, /* all its records are requests */
-    DGRAM_TOLD = 16,    /* aqi_dgram_tell */
+    DGRAM_FLAGGED = 16, /* aqi_dgram_set_flag */
     DGRAM_OLD = 32,     /* acknowledges nothing that the previous packet did not */
     DGRAM_REPEATED = 64 /* a duplicate has arrived since the previous packet */
 };

@@ -611,7 +611,7 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     }
     dgram->heard = conn->heard = dgram->env.now;
     conn->room = (size_t)head.room << 10;
-    dgram->env.told = dgram->env.told || (head.flags & DGRAM_TOLD) != 0;
+    dgram->env.flagged = dgram->env.flagged || (head.flags & DGRAM_FLAGGED) != 0;
     dgram_connect_proved(dgram, peer);
     if (head.flags & DGRAM_NUMBERED) dgram_ack_done(&dgram->env, peer, &arrival.news);
     const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;

@@ -172,11 +172,11 @@ static void test_many_refusals(void **state)
         add((struct dgram_record){.kind = DGRAM_PUT, .id = id, .where = 1}, 1);
     assert_false(refuses());
     run(100000);
-    unsigned told = 0;
+    unsigned refused = 0;
     struct dgram_record record;
-    while (has_sent(DGRAM_REFUSED, told, &record))
-        told++;
-    assert_int_equal(told, (AQI_DGRAM_COMMAND_MAX - sizeof(struct dgram_head)) / sizeof(record));
+    while (has_sent(DGRAM_REFUSED, refused, &record))
+        refused++;
+    assert_int_equal(refused, (AQI_DGRAM_COMMAND_MAX - sizeof(struct dgram_head)) / sizeof(record));
     for (unsigned i = 0; i < world.flying; i++)
         assert_true(world.wire[i].len <= AQI_DGRAM_COMMAND_MAX);
     close_world();

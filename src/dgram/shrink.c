@@ -50,7 +50,7 @@ static void shrink_to(struct aqi_dgram *dgram, struct dgram_peer *peer, uint16_t
     conn->searching = false;
     conn->judged = dgram->env.now;
     conn->packet = conn->pace.packet = peer->packet = size;
-    peer->small_told = true;
+    peer->small_reported = true;
     dgram_ack_too_large(&dgram->env, conn);
     dgram_make_ready(&dgram->env, peer);
     dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, size, false);

@@ -24,8 +24,8 @@ void dgram_silence_look(struct dgram_env *env, struct dgram_peer *peer)
     conn->waited += aqi_min(env->now - conn->looked, most);
     conn->looked = env->now;
     if (env->config.warn_after == 0 || conn->waited < env->config.warn_after) return;
-    if (peer->silence_told) return;
-    peer->silence_told = true;
+    if (peer->silence_reported) return;
+    peer->silence_reported = true;
     if (env->hooks.silent != NULL) env->hooks.silent(env->hooks.arg, peer->id, conn->waited);
 }
 

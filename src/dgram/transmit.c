@@ -76,7 +76,7 @@ static struct dgram_head transmit_head(const struct dgram_env *env, const struct
                               .source = env->config.self,
                               .room = transmit_room(env),
                               .delay = transmit_delay(env, conn),
-                              .flags = (uint8_t)((env->told ? DGRAM_TOLD : 0) |
+                              .flags = (uint8_t)((env->flagged ? DGRAM_FLAGGED : 0) |
                                                  (conn->unacked == 0 ? DGRAM_OLD : 0) |
                                                  (conn->repeated ? DGRAM_REPEATED : 0)),
                               .version = aqi_wire_version(AQI_WIRE_UDP)};
@@ -89,7 +89,7 @@ static void transmit_head_packet(struct dgram_head *head, const struct dgram_pac
 {
     head->seq = packet->seq;
     head->order = (uint16_t)packet->order;
-    const unsigned common = DGRAM_TOLD | DGRAM_OLD | DGRAM_REPEATED;
+    const unsigned common = DGRAM_FLAGGED | DGRAM_OLD | DGRAM_REPEATED;
     head->flags =
         (uint8_t)(DGRAM_NUMBERED | (head->flags & common) | (packet->asks ? DGRAM_ASKS : 0) |
                   (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |

@@ -118,7 +118,7 @@ struct aqi_comp {
 };
 
 /* In `shared`, for a message: decrement `local` only when the peer's library has the message. */
-#define AQI_COMP_TOLD 2u
+#define AQI_COMP_ACKED 2u
 
 static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter, uint32_t n)
 {
@@ -474,7 +474,7 @@ struct aqi_transport {
      * address and arguments arrive unchanged; the transport ignores the endpoints in the flags.
      * Arguments are copied before it returns; so is the payload, unless `comp` is given: then
      * comp->local is decremented when the source may be reused (perhaps before it returns); with
-     * AQI_COMP_TOLD, when the message has reached the peer's process, even if that makes no
+     * AQI_COMP_ACKED, when the message has reached the peer's process, even if that makes no
      * progress now, or, with AQ_EPEER in comp->status, when it never will. Never blocks, never runs
      * a handler. Replies (AQI_AM_IS_REPLY) have separate resources and are never refused because
      * those of requests are used up. AQ_EPEER: the peer is lost.

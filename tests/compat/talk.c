@@ -20,7 +20,7 @@
 enum { ASK = AQ_HANDLER_BASE, ANSWER, TELL };
 enum { TURNS = 60, STEP = 397, MOST = 8192, WINDOW = 65536 };
 
-static unsigned asked, answered, told, wrong;
+static unsigned asked, answered, notified, wrong;
 
 static unsigned char byte_of(unsigned from, size_t at)
 {
@@ -65,7 +65,7 @@ static void on_answer(aq_am *am)
 static void on_tell(aq_am *am)
 {
     wrong += (unsigned)differs(am->payload, am->nbytes, 5);
-    told++;
+    notified++;
 }
 
 static int has_all(void *count)
@@ -187,10 +187,10 @@ static aq_connection *join(const char *uri, unsigned flags)
     return connection;
 }
 
-static int was_told(void *unused)
+static int was_notified(void *unused)
 {
     (void)unused;
-    return told != 0;
+    return notified != 0;
 }
 
 static void hear(const char *uri)
@@ -198,7 +198,7 @@ static void hear(const char *uri)
     aq_connection *connection = join(uri, AQ_CONNECT_GROUP_RECEIVE);
     printf("listening at %s\n", uri);
     fflush(stdout);
-    check(aq_poll_until(was_told, NULL, AQ_FOREVER), "aq_poll_until");
+    check(aq_poll_until(was_notified, NULL, AQ_FOREVER), "aq_poll_until");
     check(aq_connection_close(connection), "aq_connection_close");
     printf("member: %s\n", wrong == 0 ? "right" : "WRONG");
     check(aq_finalize(), "aq_finalize");

@@ -223,20 +223,20 @@ static void step(void)
 }
 
 /* Compare what has arrived with the totals that the others report. */
-static void check_tallies(struct tally *told)
+static void check_tallies(struct tally *expected)
 {
     for (aq_rank rank = 0; rank < job.size; rank++)
         CHECK_OK(aq_put(job.team, rank, (struct tally *)job_at(rank, job.len) + job.self,
                         &sent[rank], sizeof(sent[rank]), 0));
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++)
-        while (got[rank].count < told[rank].count)
+        while (got[rank].count < expected[rank].count)
             (void)aq_poll();
     job_await(&answers, questions);
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++) {
-        CHECK_EQUAL(got[rank].count, told[rank].count);
-        CHECK(got[rank].sum == told[rank].sum);
+        CHECK_EQUAL(got[rank].count, expected[rank].count);
+        CHECK(got[rank].sum == expected[rank].sum);
     }
     CHECK_EQUAL(answers, questions);
 }

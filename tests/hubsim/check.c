@@ -202,7 +202,7 @@ void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *
             REQUIRE(sim, hub_set_has(state->asked, i),
                     "agreement %u has rank %u, which has not asked", number, i);
         else if (hub_set_has(sim->plan->agrees[number].members, i) && other->running &&
-                 !other->left && !other->under_shell && !other->told_exit && !sim->plan->lossy)
+                 !other->left && !other->under_shell && !other->notified_exit && !sim->plan->lossy)
             sim_fail(sim, "agreement %u lacks rank %u, which is alive", number, i);
     }
 }

@@ -181,7 +181,7 @@ struct rank {
     bool leaving;
     bool lost_parent; /* died with its agent */
     bool under_shell; /* the program has ended */
-    bool told_exit;
+    bool notified_exit;
     bool killed; /* SIGKILL is on its way */
     uint32_t at; /* step */
     enum { WAITS_NOT, WAITS_JOB, WAITS_RESULT, WAITS_AGREED, WAITS_EXIT } waits;

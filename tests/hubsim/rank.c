@@ -42,7 +42,7 @@ static void rank_end(struct sim *sim, struct rank *rank, int status)
     if (!rank->running) return;
     rank->running = false;
     sim_trace(sim, "rank %u ends with status %#x", rank->number, status);
-    if (rank->told_exit) sim->checks.answers++;
+    if (rank->notified_exit) sim->checks.answers++;
     struct event *event =
         sim_post(sim, channel_rank(sim, rank->number, RANK_REAP), rank_delay(sim), rank_on_reaped);
     event->a = rank->number;
@@ -235,7 +235,7 @@ static void rank_do(struct sim *sim, struct rank *rank, const struct step *step)
         break;
     case STEP_EXIT:
         rank_says_end(sim, rank, AQI_CONTROL_EXIT, step->what);
-        rank->told_exit = true;
+        rank->notified_exit = true;
         rank_exits(sim, rank, step->what);
         break;
     case STEP_END:
@@ -281,8 +281,8 @@ void rank_spawn(struct sim *sim, uint32_t number)
 
 static void rank_on_exit_event(struct sim *sim, struct rank *rank, int code)
 {
-    if (rank->told_exit) return;
-    rank->told_exit = true;
+    if (rank->notified_exit) return;
+    rank->notified_exit = true;
     sim->marks[MARK_EXIT] = sim->now;
     if (sim->plan->each[rank->number].temper != OBEYS) return;
     rank->waits = WAITS_EXIT;

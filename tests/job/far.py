@@ -764,8 +764,8 @@ class Wide(Bridged, Work, Mistakes, Ends):
             for host in (1, 2):
                 stack.enter_context(spaces.rules(host, ("prerouting", drop)))
             _, said = self.ends(BUILD / "tests/core/core_am", ranks=4, hosts=self.hosts(2))
-        told = re.findall(r"aq\[(\d)\] udp: peer \d .* bytes: the path carries only (\d+), ", said)
-        self.assertEqual(told, [("0", "988")], said)
+        found = re.findall(r"aq\[(\d)\] udp: peer \d .* bytes: the path carries only (\d+), ", said)
+        self.assertEqual(found, [("0", "988")], said)
 
     def test_link_down(self):
         with self.job("sh", "-c", self.STAY, ranks=4, AQ_HOST_TIMEOUT="1s",

@@ -131,9 +131,9 @@ static void test_ranks_bound_to_cores(void **state)
     job_run(&run, "--bind", "core", "-v", "-n", number, "sh", "-c", PRINT_CPUS);
     expect_code(&run, 0);
     expect_count(&run, ERR, " on processors ", ranks);
-    const char *told = strstr(run.text[OUT], "cores=");
-    assert_non_null(told);
-    unsigned shared = (unsigned)atoi(told + strlen("cores="));
+    const char *found = strstr(run.text[OUT], "cores=");
+    assert_non_null(found);
+    unsigned shared = (unsigned)atoi(found + strlen("cores="));
     assert_in_range(shared, 1, cpus); /* fewer if there is a quota of processor time */
     CPU_ZERO(&together);
     for (unsigned rank = 0; rank < ranks; rank++) {

@@ -67,7 +67,7 @@ def shell(words):
     return ["/bin/sh", "-c", words + ' "$@"', "-"]
 
 
-def told(build, name, variables, job, rank, wanted):
+def reported(build, name, variables, job, rank, wanted):
     command = [*shell(job), f"{build}/tools/aqrun/aqrun", "-n", "2", *shell(rank),
                f"{build}/tests/core/core_am"]
     try:
@@ -112,7 +112,7 @@ def main():
     fabric = ctypes.util.find_library("fabric") is not None
     rows = ROWS + (OFI_ROWS if fabric else [])
     assert set(names) <= {row[0] for row in ROWS + OFI_ROWS}, names
-    results = [told(build, *row) for row in rows if not names or row[0] in names]
+    results = [reported(build, *row) for row in rows if not names or row[0] in names]
     if fabric and not names:
         results.append(small(build))
     return 0 if all(results) else 1

@@ -22,7 +22,7 @@ enum command { IDLE, POLL, SEND, QUIT };
 
 static _Atomic uint32_t *command, *answered; /* in the segment of rank 1; in that of rank 0 */
 static _Atomic uint32_t arrived;
-static uint32_t told;
+static uint32_t sent;
 static uint64_t word;
 static void *remote;
 static const aq_arg args[4] = {1, 2, 3, 4};
@@ -35,9 +35,9 @@ static void on_sink(aq_am *am)
 
 static void tell(enum command what)
 {
-    told++;
-    CHECK_OK(aq_put_value(job.team, 1, job_at(1, 0), told << 8 | what, 4, 0));
-    while (*answered != told)
+    sent++;
+    CHECK_OK(aq_put_value(job.team, 1, job_at(1, 0), sent << 8 | what, 4, 0));
+    while (*answered != sent)
         sched_yield();
 }
 

@@ -522,7 +522,7 @@ static void proc_tell(struct sim *sim, uint64_t id, void *arg)
     proc_poll_at(proc, sim->now + SIM_US);
 }
 
-enum proc_fate { PROC_DIES, PROC_DIES_UNTOLD, PROC_BEGINS_ANEW };
+enum proc_fate { PROC_DIES, PROC_DIES_UNANNOUNCED, PROC_BEGINS_ANEW };
 
 static void proc_fate(struct sim *sim, uint64_t fate, void *arg)
 {
@@ -540,8 +540,8 @@ static void proc_fate(struct sim *sim, uint64_t fate, void *arg)
         proc_open(sim, proc);
         return;
     }
-    if (fate == PROC_DIES_UNTOLD) return;
-    proc->told = true;
+    if (fate == PROC_DIES_UNANNOUNCED) return;
+    proc->announced = true;
     for (uint32_t id = 0; id < sim->plan.peers; id++)
         sim_at(sim, sim->now + sim_spread(sim, SIM_OF_PROC, 100 * SIM_US, 20 * SIM_MS), proc_tell,
                proc->id, &sim->procs[id]);
@@ -559,7 +559,7 @@ bool proc_will_know(const struct sim *sim, const struct sim_op *op)
     const struct sim_proc *from = &sim->procs[op->from], *to = &sim->procs[op->to];
     if (!from->alive || from->life != op->from_life || from->life != 0) return false;
     if (to->alive) return true;
-    return to->told || sim->plan.config.dead_after != 0;
+    return to->announced || sim->plan.config.dead_after != 0;
 }
 
 static struct sim_proc *proc_any(struct sim *sim)
@@ -573,8 +573,8 @@ void proc_faults(struct sim *sim)
     uint32_t n = sim->plan.peers;
     for (uint32_t i = 0; i < 1 + n / 8; i++) {
         uint64_t at = sim->now + sim_below(sim, SIM_OF_PROC, horizon);
-        uint64_t untold = sim_below(sim, SIM_OF_PROC, 2);
-        if (sim_has(sim, SIM_DEATH)) sim_at(sim, at, proc_fate, untold, proc_any(sim));
+        uint64_t unannounced = sim_below(sim, SIM_OF_PROC, 2);
+        if (sim_has(sim, SIM_DEATH)) sim_at(sim, at, proc_fate, unannounced, proc_any(sim));
         at = sim->now + sim_below(sim, SIM_OF_PROC, horizon);
         if (sim_has(sim, SIM_RESTART)) sim_at(sim, at, proc_fate, PROC_BEGINS_ANEW, proc_any(sim));
     }

@@ -146,7 +146,7 @@ struct sim_proc {
     uint32_t id, life; /* life: counts its engines */
     struct aqi_dgram *dgram;
     bool alive, ending; /* has an engine; the engine is being destroyed */
-    bool told;          /* its death was announced to all */
+    bool announced;     /* its death was announced to all */
     bool computes;      /* while it pauses, a thread answers */
     unsigned nested;    /* handlers that wait */
     bool calling;       /* inside a call that must not deliver messages or report losses */

@@ -11,7 +11,7 @@ struct after {
     struct after *next;
     aq_event first; /* must complete first */
     struct aqi_comp *comp;
-    bool told;                /* local completion has been reported */
+    bool reported;            /* local completion has been reported */
     struct core_route *route; /* NULL: closed meanwhile */
     struct aqi_am am;
     aq_arg args[AQ_AM_MAX_ARGS];
@@ -27,7 +27,7 @@ static struct {
 static void am_deferred_finish(struct after *after, aq_status st)
 {
     if (st != AQ_OK) aqi_comp_fail(after->comp, st);
-    if (!after->told) aqi_comp_local(after->comp);
+    if (!after->reported) aqi_comp_local(after->comp);
     aqi_comp_remote(after->comp);
     free(after);
     core_source_count(&core_after_busy, UINT32_MAX);
@@ -36,8 +36,8 @@ static void am_deferred_finish(struct after *after, aq_status st)
 /* Advance as far as possible. Returns true if it has ended, with the result in `*st`. */
 static bool am_deferred_push(struct after *after, aq_status *st)
 {
-    if (!after->told && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {
-        after->told = true;
+    if (!after->reported && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {
+        after->reported = true;
         aqi_comp_local(after->comp);
     }
     *st = aq_event_test(&after->first);

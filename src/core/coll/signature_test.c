@@ -68,7 +68,7 @@ static void sizes_of_a_v_form_do_not_matter(void **state)
     assert_true(coll_signature_same(&first, &second));
 }
 
-static void barriers_are_told_apart_by_their_call(void **state)
+static void barriers_are_distinguished_by_their_call(void **state)
 {
     static const struct {
         uint32_t code;
@@ -102,7 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_operation_has_a_signature_and_a_text),
         cmocka_unit_test(sizes_of_a_v_form_do_not_matter),
-        cmocka_unit_test(barriers_are_told_apart_by_their_call),
+        cmocka_unit_test(barriers_are_distinguished_by_their_call),
         cmocka_unit_test(any_bits_have_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,7 @@ struct conn_send *conn_send_new(uint64_t deadline)
         aqi_fail(AQ_ENOMEM, "core", "no memory for a message with a timeout");
         return NULL;
     }
-    send->comp.shared = core.multi | AQI_COMP_TOLD;
+    send->comp.shared = core.multi | AQI_COMP_ACKED;
     send->comp.local = 1;
     send->deadline = deadline;
     return send;
@@ -151,15 +151,15 @@ static uint64_t alive_look_at(aq_connection *conn, uint64_t now, bool *silent)
     uint64_t limit = mine->limit, pause = aqi_max(limit / ALIVE_PINGS, 1);
     if (limit == 0 || conn_state(conn) != AQ_CONNECTION_OPEN) return UINT64_MAX;
     if (mine->sent && atomic_load_explicit(&mine->ping.remote, memory_order_acquire) == 0) {
-        mine->sent = mine->told = false;
+        mine->sent = mine->reported = false;
         mine->since = 0;
         mine->ask_at = now + pause;
     }
     if (mine->since == 0 && now < mine->ask_at) return mine->ask_at;
     if (mine->since == 0) mine->since = now;
     alive_ask(conn);
-    *silent = !mine->told && now - mine->since >= limit;
-    mine->told = mine->told || *silent;
+    *silent = !mine->reported && now - mine->since >= limit;
+    mine->reported = mine->reported || *silent;
     return now + pause;
 }
 
@@ -203,7 +203,7 @@ aq_status aq_connection_keepalive(aq_connection *conn, uint64_t ns)
     if (ns != 0 && mine->limit == 0) core_source_count(&alive.busy, 1);
     if (ns == 0 && mine->limit != 0) core_source_count(&alive.busy, UINT32_MAX);
     mine->limit = ns;
-    mine->told = false;
+    mine->reported = false;
     mine->since = 0;
     mine->ask_at = 0;
     mine->ping.shared = core.multi;

@@ -46,7 +46,7 @@ struct conn_alive {
     uint64_t limit; /* ns without a reply until the event; 0: no keepalive */
     uint64_t since; /* a reply has been awaited since then; 0: none is, but ping at `ask_at` */
     uint64_t ask_at;
-    bool sent, told; /* the ping is in flight; the event was reported */
+    bool sent, reported; /* the ping is in flight; the event was reported */
     struct aqi_comp ping;
 };
 

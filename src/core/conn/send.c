@@ -123,7 +123,7 @@ static aq_status send_now(struct send_call *c, struct aqi_comp *comp)
 }
 
 /* With an event that completes on delivery. */
-static aq_status send_told(struct send_call *c, aq_event *ev)
+static aq_status send_acked(struct send_call *c, aq_event *ev)
 {
     struct aqi_op *op = core_op_get(core_self());
     if (op == NULL) return AQ_ENOMEM;
@@ -131,7 +131,7 @@ static aq_status send_told(struct send_call *c, aq_event *ev)
     struct conn_send *timed = c->deadline != UINT64_MAX ? conn_send_new(c->deadline) : NULL;
     aq_status st = timed == NULL && c->deadline != UINT64_MAX ? AQ_ENOMEM : AQ_OK;
     comp->local = 1;
-    comp->shared |= AQI_COMP_TOLD;
+    comp->shared |= AQI_COMP_ACKED;
     if (st == AQ_OK) st = send_now(c, timed != NULL ? conn_send_comp(timed) : comp);
     if (st != AQ_OK) {
         free(timed);
@@ -176,7 +176,7 @@ aq_status aq_connection_send(aq_connection *conn, aq_handler handler, const aq_s
     uint64_t timeout = c.params.timeout_ns != 0 ? c.params.timeout_ns : conn->send_timeout_ns;
     if (timeout != 0) c.deadline = aqi_now_ns() + aqi_min(timeout, UINT64_MAX / 2);
     if (ev == NULL) return send_now(&c, NULL);
-    return (c.params.flags & AQ_SEND_HANDLED) != 0 ? send_asked(&c, ev) : send_told(&c, ev);
+    return (c.params.flags & AQ_SEND_HANDLED) != 0 ? send_asked(&c, ev) : send_acked(&c, ev);
 }
 
 aq_status aq_connection_send_timeout(aq_connection *conn, uint64_t ns)

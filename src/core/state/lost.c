@@ -89,7 +89,7 @@ AQI_COLD unsigned core_lost_tell(void)
     struct lost_peer *peer;
     aq_peer_lost_fn *fn;
     void *context;
-    unsigned told = 0;
+    unsigned reported = 0;
     if (me == NULL || me->handling != NULL) return 0;
     while ((peer = lost_next_to_tell(&fn, &context)) != NULL) {
         me->handling = &as_handler;
@@ -99,9 +99,9 @@ AQI_COLD unsigned core_lost_tell(void)
         aqi_spin_lock(&lost.lock);
         lost.telling = false;
         aqi_spin_unlock(&lost.lock);
-        told++;
+        reported++;
     }
-    return told;
+    return reported;
 }
 
 void aqi_core_news(void)

@@ -23,12 +23,12 @@ struct arrivals {
 };
 
 /* Whether `seen`, from take or refused, is part of the address that a peer has announced. */
-static inline bool port_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
+static inline bool port_same(const struct aqi_dgram_addr *given, const struct aqi_dgram_addr *seen)
 {
     union aqi_sockaddr a, b;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
         enum aqi_dgram_channel channel = (enum aqi_dgram_channel)i;
-        if (ports_address_to(told, channel, 0, &a) && ports_address_to(seen, channel, 0, &b) &&
+        if (ports_address_to(given, channel, 0, &a) && ports_address_to(seen, channel, 0, &b) &&
             aqi_sockaddr_same_ip(&a.any, &b.any) &&
             *aqi_sockaddr_port(&a) == *aqi_sockaddr_port(&b))
             return true;

@@ -32,7 +32,7 @@ static void each_error_has_its_decision(void **state)
 }
 
 /* An unknown error may persist: it is logged, and the call is not repeated. */
-static void all_others_are_told(void **state)
+static void all_others_are_reported(void **state)
 {
     for (int error = 1; error < 4096; error++) {
         bool in_list = false;
@@ -48,7 +48,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_error_has_its_decision),
-        cmocka_unit_test(all_others_are_told),
+        cmocka_unit_test(all_others_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,7 +248,7 @@ static void a_kernel_without_gso_is_sent_each_packet(void **state)
     ports_close(a, b);
 }
 
-static void who_does_not_listen_is_told(void **state)
+static void peers_without_a_listener_are_reported(void **state)
 {
     for (unsigned family = 0; family < (has_ipv6() ? 2u : 1u); family++) {
         struct aqi_port *a = open_at(hosts[family]), *b = open_at(hosts[family]);
@@ -456,7 +456,7 @@ static void without_descriptors_it_says_so(void **state)
     assert_non_null(strstr(text, "socket"));
 }
 
-static void what_is_no_address_is_lost_and_told(void **state)
+static void malformed_addresses_are_lost_and_reported(void **state)
 {
     struct aqi_port *a = open_at(hosts[0]);
     struct aqi_dgram_addr odd[3] = {{.len = 0}, {.len = 9, .bytes = {9}}, {.len = 5, .bytes = {4}}};
@@ -472,7 +472,7 @@ static void what_is_no_address_is_lost_and_told(void **state)
 }
 
 /* A peer of the other family is not reached; others are as fast as before. */
-static void peers_of_another_family_are_told(void **state)
+static void peers_of_another_family_are_reported(void **state)
 {
     if (!has_ipv6()) skip();
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]), *six = open_at(hosts[1]);
@@ -512,7 +512,7 @@ static bool kernel_refuses(const struct iovec *iov, int niov)
  * Data that cannot be read is lost and reported once, but not logged; so is a burst with such a
  * part.
  */
-static void what_cannot_be_read_is_told(void **state)
+static void unreadable_sockets_are_reported(void **state)
 {
     static struct capture capture;
     static char head[64];
@@ -528,10 +528,10 @@ static void what_cannot_be_read_is_told(void **state)
     }
     capture_start(&capture);
     bool alone = a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 192, 1);
-    bool told = a->ops->unreadable(a), again = a->ops->unreadable(a);
+    bool reported = a->ops->unreadable(a), again = a->ops->unreadable(a);
     bool burst = a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 64, 3);
     const char *text = capture_end(&capture);
-    assert_true(alone && told && burst);
+    assert_true(alone && reported && burst);
     assert_false(again);
     assert_true(a->ops->unreadable(a));
     assert_int_equal(a->ops->drops(a), 4);
@@ -571,10 +571,10 @@ static void a_descriptor_that_is_gone_is_reported(void **state)
     const char *text = capture_end(&capture);
     assert_true(deaf);
     assert_true(b->deaf);
-    const char *told = strstr(text, "cannot receive packets");
-    assert_non_null(told);
-    assert_non_null(strstr(told, "must not close descriptors"));
-    assert_null(strstr(told + 1, "cannot receive packets"));
+    const char *reported = strstr(text, "cannot receive packets");
+    assert_non_null(reported);
+    assert_non_null(strstr(reported, "must not close descriptors"));
+    assert_null(strstr(reported + 1, "cannot receive packets"));
     assert_all(arrivals, 0, 200);
     close(file);
     close(kept);
@@ -591,7 +591,7 @@ int main(void)
         cmocka_unit_test(receiving_nests_once),
         cmocka_unit_test(a_full_buffer_tells_what_is_lost),
         cmocka_unit_test(a_kernel_without_gso_is_sent_each_packet),
-        cmocka_unit_test(who_does_not_listen_is_told),
+        cmocka_unit_test(peers_without_a_listener_are_reported),
         cmocka_unit_test(one_peer_alone_is_heard),
         cmocka_unit_test(data_is_looked_for_while_it_comes),
         cmocka_unit_test(rare_looks_tell_since_when),
@@ -599,9 +599,9 @@ int main(void)
         cmocka_unit_test(small_packets_that_met_are_aligned),
         cmocka_unit_test(packets_have_the_size_asked_for),
         cmocka_unit_test(without_descriptors_it_says_so),
-        cmocka_unit_test(what_is_no_address_is_lost_and_told),
-        cmocka_unit_test(peers_of_another_family_are_told),
-        cmocka_unit_test(what_cannot_be_read_is_told),
+        cmocka_unit_test(malformed_addresses_are_lost_and_reported),
+        cmocka_unit_test(peers_of_another_family_are_reported),
+        cmocka_unit_test(unreadable_sockets_are_reported),
         cmocka_unit_test(a_descriptor_that_is_gone_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

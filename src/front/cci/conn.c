@@ -143,7 +143,8 @@ static void conn_close(struct aqc_conn *conn, uint64_t patience)
 /* Whether nothing has to be sent or acknowledged. */
 static bool conn_is_flushed(const struct aqc_conn *conn)
 {
-    return conn->state != AQC_OPEN || (aqi_list_is_empty(&conn->ops) && conn->got == conn->told);
+    return conn->state != AQC_OPEN ||
+           (aqi_list_is_empty(&conn->ops) && conn->got == conn->reported);
 }
 
 /*

@@ -177,8 +177,8 @@ struct aqc_conn {
     uint32_t units, freed_there;
     bool again; /* Aqueduct returned AQ_AGAIN */
 
-    uint32_t got, told; /* messages received in order, and those acknowledged */
-    uint32_t held, freed, told_freed;
+    uint32_t got, reported; /* messages received in order, and those acknowledged */
+    uint32_t held, freed, reported_freed;
     uint64_t tight_since; /* when room was released that the peer may wait for; 0: none */
     bool fresh;           /* a message has arrived since the last round of progress */
     bool deaf;            /* a message was dropped for lack of memory: drop all later ones */

@@ -159,7 +159,7 @@ int aqc_may_sleep(void)
     aqc_conn_events();
     for (struct aqi_node *at = aqc.active.next; at != &aqc.active; at = at->next) {
         const struct aqc_conn *conn = AQI_OF(at, const struct aqc_conn, active);
-        if (conn->again || conn->fresh || conn->got != conn->told || conn->tight_since != 0)
+        if (conn->again || conn->fresh || conn->got != conn->reported || conn->tight_since != 0)
             return 0;
         if (conn->due != UINT64_MAX) ms = LIBRARY_LOOK_MS;
     }

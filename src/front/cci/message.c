@@ -268,7 +268,7 @@ aq_status aqc_wire_open(void)
 /* Whether the peer may lack room that the program has released. */
 static inline bool message_is_tight(const struct aqc_conn *conn)
 {
-    uint32_t owed = conn->freed - conn->told_freed;
+    uint32_t owed = conn->freed - conn->reported_freed;
     return owed != 0 && (owed >= AQC_WINDOW / 4 || conn->held + owed > MESSAGE_ROOM);
 }
 
@@ -287,7 +287,7 @@ void aqc_conn_returned(struct aqc_conn *conn, uint32_t units)
 static bool message_owes_room(struct aqc_conn *conn)
 {
     if (AQI_LIKELY(!message_is_tight(conn))) return false;
-    if (conn->freed - conn->told_freed >= AQC_LARGEST) return true;
+    if (conn->freed - conn->reported_freed >= AQC_LARGEST) return true;
     uint64_t now = aqi_now_ns();
     if (conn->tight_since == 0) conn->tight_since = now;
     return now - conn->tight_since >= MESSAGE_ROOM_NS;
@@ -296,11 +296,11 @@ static bool message_owes_room(struct aqc_conn *conn)
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* Record that our counts have been sent, with a message or note. */
-static inline void message_told(struct aqc_conn *conn)
+static inline void message_reported(struct aqc_conn *conn)
 {
     conn->tight_since = 0;
-    conn->told = conn->got;
-    conn->told_freed = conn->freed;
+    conn->reported = conn->got;
+    conn->reported_freed = conn->freed;
     aqc.sent += conn->ep->device->kind != AQC_SM;
 }
 
@@ -335,7 +335,7 @@ static AQI_INLINE aq_status message_send(struct aqc_conn *conn, const struct iov
     conn->again = false;
     conn->seq++;
     conn->units += units;
-    message_told(conn);
+    message_reported(conn);
     return AQ_OK;
 }
 
@@ -346,7 +346,7 @@ static void message_note(struct aqc_conn *conn)
                        ? AQ_OK
                        : aq_am_short(conn->team, 1, MESSAGE_NOTE, args, MESSAGE_ARGS, AQ_IMMEDIATE);
     if (st == AQ_AGAIN) conn->again = true;
-    if (st == AQ_OK) message_told(conn);
+    if (st == AQ_OK) message_reported(conn);
 }
 
 /* The stage of an operation after an attempt to send its message. */
@@ -387,10 +387,10 @@ void aqc_conn_push(struct aqc_conn *conn)
     message_push(conn);
     if (!aqi_list_is_empty(&conn->ops)) aqc_op_complete(conn);
     if (AQI_UNLIKELY(conn->due != UINT64_MAX)) message_expire(conn);
-    uint32_t owed = conn->got - conn->told;
+    uint32_t owed = conn->got - conn->reported;
     if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) || message_owes_room(conn))
         message_note(conn);
-    if (!conn->again && conn->got == conn->told && conn->tight_since == 0 &&
+    if (!conn->again && conn->got == conn->reported && conn->tight_since == 0 &&
         conn->due == UINT64_MAX && conn->unstarted == &conn->ops &&
         aqi_list_is_empty(&conn->under_way))
         aqi_list_remove(&conn->active);

@@ -60,10 +60,10 @@ int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *src)
     return GASNET_OK;
 }
 
-void aqg_check_count(const char *name, unsigned told, unsigned counted)
+void aqg_check_count(const char *name, unsigned announced, unsigned counted)
 {
-    if (AQG_UNLIKELY(told != counted))
-        aqgi_die("%s: %u arguments were announced, but %u were passed", name, told, counted);
+    if (AQG_UNLIKELY(announced != counted))
+        aqgi_die("%s: %u arguments were announced, but %u were passed", name, announced, counted);
 }
 
 /* An implicit operation of kind AQ_NBI_LOCAL, for which no GASNet-1 call waits: the client waits

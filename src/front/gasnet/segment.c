@@ -154,40 +154,40 @@ AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
  * All memory can be accessed from the start, but queries report no segment until the attach, or
  * the one that the client binds instead.
  */
-static struct segment_told {
+static struct segment_published {
     void *addr;
     uintptr_t size;
-} * segment_told; /* of other processes, by job rank, as published; NULL: none has been */
+} * segment_published; /* of other processes, by job rank, as published; NULL: none has been */
 
 static bool segment_is_everything(const aq_segment_info *info)
 {
     return aqgi_everything() && info->addr == NULL && info->size == SIZE_MAX;
 }
 
-static struct segment_told segment_everything(gex_Rank_t rank)
+static struct segment_published segment_everything(gex_Rank_t rank)
 {
     const struct aqg_segment *own = rank == aqgi.rank ? aqgi.ep.segment : NULL;
-    if (own != NULL) return (struct segment_told){own->addr, own->size};
-    if (rank != aqgi.rank && segment_told != NULL && segment_told[rank].size != 0)
-        return segment_told[rank];
-    return (struct segment_told){NULL, aqgi.attached ? SIZE_MAX : 0};
+    if (own != NULL) return (struct segment_published){own->addr, own->size};
+    if (rank != aqgi.rank && segment_published != NULL && segment_published[rank].size != 0)
+        return segment_published[rank];
+    return (struct segment_published){NULL, aqgi.attached ? SIZE_MAX : 0};
 }
 
 /* Collective over the team: members that list their first endpoint publish the segment bound to
  * it. */
-static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size_t num_eps)
+static int segment_publish(const char *call, gex_TM_t tm, const gex_EP_t *eps, size_t num_eps)
 {
     aq_team *team = aqgi_aq(tm);
     gex_Rank_t size = aq_team_size(team);
-    struct segment_told mine = {0}, *all;
+    struct segment_published mine = {0}, *all;
     for (size_t i = 0; i < num_eps; i++)
         if (eps[i] == &aqgi.ep && aqgi.ep.segment != NULL) mine = segment_everything(aqgi.rank);
     all = aqgi_alloc(size, sizeof(*all), "the segments of a team");
-    if (segment_told == NULL)
-        segment_told = aqgi_alloc(aqgi.size, sizeof(*all), "the segments of all processes");
+    if (segment_published == NULL)
+        segment_published = aqgi_alloc(aqgi.size, sizeof(*all), "the segments of all processes");
     int code = aqgi_error(call, aq_coll_allgather(team, all, &mine, sizeof(mine), 0));
     for (gex_Rank_t rank = 0; rank < size && code == GASNET_OK; rank++)
-        if (all[rank].size != 0) segment_told[aq_team_to_job(team, rank)] = all[rank];
+        if (all[rank].size != 0) segment_published[aq_team_to_job(team, rank)] = all[rank];
     free(all);
     return code;
 }
@@ -202,9 +202,9 @@ static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, vo
     if (info.size == 0) return 0;
     gex_Rank_t job_rank = aq_team_to_job(aqgi_aq(tm), rank);
     if (segment_is_everything(&info)) {
-        struct segment_told told = segment_everything(job_rank);
-        if (told.size == 0) return 0;
-        info = (aq_segment_info){.addr = told.addr, .size = told.size};
+        struct segment_published published = segment_everything(job_rank);
+        if (published.size == 0) return 0;
+        info = (aq_segment_info){.addr = published.addr, .size = published.size};
     }
     if (owneraddr_p != NULL) *owneraddr_p = info.addr;
     if (localaddr_p != NULL) *localaddr_p = job_rank == aqgi.rank ? info.addr : info.local;
@@ -306,8 +306,8 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_F
                            __func__);
     for (size_t i = 0; i < num_eps; i++)
         aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;
-    int told = aqgi_everything() ? segment_tell(__func__, tm, eps, num_eps) : GASNET_OK;
-    if (told != GASNET_OK) return told;
+    int published = aqgi_everything() ? segment_publish(__func__, tm, eps, num_eps) : GASNET_OK;
+    if (published != GASNET_OK) return published;
     int code = aqgi_error(__func__, aq_ep_publish(aqgi_aq(tm), aq, num_eps, 0));
     for (unsigned i = 0; i < AQGI_EPS && code == GASNET_OK; i++)
         if (aqgi.reach[i] != NULL) segment_learn(aqgi.reach[i], i);

@@ -93,9 +93,9 @@ static void hca_events_take(struct hca_tp *hca, unsigned r)
     struct hca_rail *rail = &hca->rail[r];
     struct ibv_async_event event;
     while (hca_verbs.get_async_event(rail->context, &event) == 0) {
-        struct ibv_async_event told = event;
+        struct ibv_async_event copy = event;
         hca_verbs.ack_async_event(&event);
-        hca_events_one(hca, r, &told);
+        hca_events_one(hca, r, &copy);
     }
     if (rail->back != 0 && hca->rdma.now >= rail->back) hca_events_back(hca, r);
 }

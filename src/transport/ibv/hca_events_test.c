@@ -17,7 +17,7 @@ static struct {
     struct ibv_device device;
     struct ibv_context context[RAILS];
     struct ibv_async_event event[RAILS];
-    bool told[RAILS];
+    bool pending[RAILS];
     unsigned char gid[RAILS][GIDS][16];
 } card;
 
@@ -28,11 +28,11 @@ static struct aqi_rdma_peer *peers[] = {&peer.rdma};
 static int card_event(struct ibv_context *context, struct ibv_async_event *event)
 {
     unsigned r = (unsigned)(context - card.context);
-    if (!card.told[r]) {
+    if (!card.pending[r]) {
         errno = EAGAIN;
         return -1;
     }
-    card.told[r] = false;
+    card.pending[r] = false;
     *event = card.event[r];
     return 0;
 }
@@ -78,7 +78,7 @@ static void give_address(unsigned rail, unsigned index, unsigned char last)
 
 static void tell(unsigned rail, enum ibv_event_type type, int port)
 {
-    card.told[rail] = true;
+    card.pending[rail] = true;
     card.event[rail] = (struct ibv_async_event){.element.port_num = port, .event_type = type};
 }
 

@@ -170,23 +170,23 @@ static void a_rail_that_fails_to_receive_is_prepared_again(void **unused)
 /* It is reported after ten seconds, once, unless no port here is up, which has been reported. */
 static void peer_that_does_not_answer_is_reported(void **unused)
 {
-    struct capture told;
+    struct capture output;
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
     for (unsigned down = 0; down < 4; down++) {
         if (down != 0) close_all(unused), open_two_rails(unused);
         struct hca_tp *hca = ends[0].hca;
         unsigned before = said;
         hca->down = down;
-        capture_start(&told);
+        capture_start(&output);
         call(0);
         hca->rdma.now += 10 * SECONDS - 1;
         hca_greet_timers(hca);
-        assert_string_equal(capture_end(&told), "");
+        assert_string_equal(capture_end(&output), "");
         assert_int_equal(said, before + 2);
-        capture_start(&told);
+        capture_start(&output);
         for (unsigned i = 0; i < 3; i++)
             say_next(0);
-        const char *text = capture_end(&told), *at = strstr(text, "has not answered for 10 s");
+        const char *text = capture_end(&output), *at = strstr(text, "has not answered for 10 s");
         if (down == 3) {
             assert_string_equal(text, "");
             continue;

@@ -113,8 +113,8 @@ struct hca_ring_in {
     bool probing;  /* the peer's count is being read, */
     bool probed;   /* and has been read: */
     uint32_t written;
-    uint32_t consumed, told; /* messages consumed; consumed as reported to the peer */
-    uint32_t heard;          /* messages received recently, in the ring or not */
+    uint32_t consumed, reported; /* messages consumed; consumed as reported to the peer */
+    uint32_t heard;              /* messages received recently, in the ring or not */
 };
 
 /* The rings of a peer, and the one it lends to this process, if any. */
@@ -471,7 +471,7 @@ static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_li
     hca->unsignaled += unsignaled;
     hca->out++;
     aqi_count_in(counters, AQI_CTR_POSTS, 1);
-    if (!unsignaled) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    if (!unsignaled) aqi_count_in(counters, AQI_CTR_POSTS_SIGNALED, 1);
     return AQ_OK;
 }
 

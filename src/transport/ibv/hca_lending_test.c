@@ -29,7 +29,7 @@ static struct place {
     struct aqi_mem *mem;
     struct aqi_rmem *rmem[ENDS]; /* of the others */
     bool blocked[ENDS];          /* has not been notified that its memory was changed */
-    bool untold[ENDS];           /* must be notified that ours was */
+    bool unnotified[ENDS];       /* must be notified that ours was */
     struct slot slot[ENDS][SLOTS];
     uint32_t transfers, carried; /* carried: by messages */
     int32_t changes;
@@ -193,7 +193,7 @@ static void change(unsigned self)
     places[self].changes++;
     places[self].closing = false;
     for (unsigned i = 0; i < ENDS; i++)
-        if (i != self) places[i].blocked[self] = places[self].untold[i] = true;
+        if (i != self) places[i].blocked[self] = places[self].unnotified[i] = true;
 }
 
 static aq_status tell(unsigned self, unsigned there)
@@ -212,7 +212,7 @@ static void step(bool works)
     case 1:
         if (works && dice(200) == 0) places[a].closing = true;
         if (places[a].closing) change(a);
-        if (places[a].untold[b] && tell(a, b) == AQ_OK) places[a].untold[b] = false;
+        if (places[a].unnotified[b] && tell(a, b) == AQ_OK) places[a].unnotified[b] = false;
         break;
     case 2:
     case 3:

@@ -189,8 +189,8 @@ static void one_is_a_write_and_a_send(void **unused)
     struct aqi_comp comp = {.local = 1, .remote = 7};
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     check_kinds("ws");
-    assert_true(wire()->parcels[0].told);
-    assert_false(wire()->parcels[1].told);
+    assert_true(wire()->parcels[0].signaled);
+    assert_false(wire()->parcels[1].signaled);
     assert_ptr_equal(wire()->parcels[0].local, source);
     assert_int_equal(hca->rdma.waiting, 0);
     assert_int_equal(comp.local, 1);

@@ -59,8 +59,8 @@ void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
              gone ? "has failed completely" : "is down");
     for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
         struct hca_peer *peer = hca_peer_at(hca, id);
-        bool told = peer != NULL && peer->addr.rails != 0; /* how many it has */
-        uint32_t all = told ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
+        bool known = peer != NULL && peer->addr.rails != 0; /* how many it has */
+        uint32_t all = known ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
         if (gone && peer != NULL && (all & ~hca->gone) == 0) {
             aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s, and no other adapter reaches this peer",
                           why);

@@ -158,7 +158,7 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_r
                         &(struct hca_sent){.piece.buf = buf, .number = peer->number});
     if (st == AQ_OK) {
         out->head++;
-        peer->in.told = peer->in.consumed;
+        peer->in.reported = peer->in.consumed;
         aqi_count(AQI_CTR_AM_RING, 1);
     } else if (peer->state == HCA_UP) {
         atomic_store(&block->head, out->head);
@@ -202,7 +202,7 @@ static void hca_ring_attend(struct hca_tp *hca, struct hca_peer *peer)
                                                              << 32;
         if (!hca_ring_post(hca, peer, false)) return;
         in->due = false;
-        in->told = in->consumed;
+        in->reported = in->consumed;
     }
     if (!in->closing || in->probing) return;
     if (in->probed && in->written == in->consumed)
@@ -334,7 +334,7 @@ struct aqi_rdma_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bo
     hca_ring_freed(&peer->out, tail->consumed);
     tail->mark = 0;
     in->consumed++;
-    if (in->consumed - in->told >= aqi_max(1, rings->depth / 2)) in->due = true;
+    if (in->consumed - in->reported >= aqi_max(1, rings->depth / 2)) in->due = true;
     if (!good) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
         aqi_rdma_put(&hca->rdma, buf);

@@ -225,7 +225,7 @@ static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca
     link->unsignaled = 0;
     hca->out++;
     aqi_count_in(counters, AQI_CTR_POSTS, 1);
-    aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    aqi_count_in(counters, AQI_CTR_POSTS_SIGNALED, 1);
     if (hca->rails > 1) hca_transfer_turn(hca, hca_link_peer(link), link->rail);
 }
 

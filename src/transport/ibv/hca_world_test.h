@@ -20,7 +20,7 @@ struct parcel {
     uint64_t wr_id, remote;
     uint32_t rkey, lkey, len;
     unsigned char *local, bytes[64]; /* bytes: inline */
-    bool told, halfway;
+    bool signaled, halfway;
 };
 
 struct wire {
@@ -84,7 +84,7 @@ static inline int card_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
                               .wr_id = wr->wr_id,
                               .remote = wr->wr.rdma.remote_addr,
                               .rkey = wr->wr.rdma.rkey,
-                              .told = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
+                              .signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
     if (wr->num_sge == 0) return 0;
     parcel->len = wr->sg_list->length;
     parcel->lkey = wr->sg_list->lkey;
@@ -234,7 +234,7 @@ static inline void card_deliver(unsigned from, unsigned to)
         return;
     }
     wire->tail++;
-    if (parcel->told) card_complete(here, to, parcel->wr_id, 0);
+    if (parcel->signaled) card_complete(here, to, parcel->wr_id, 0);
 }
 
 static inline const char *card_status(enum ibv_wc_status status)

@@ -271,9 +271,9 @@ static void fallback_serve_take_refused(struct aqi_fallback *fb, struct fallback
                                         const struct aqi_am *am)
 {
     bool denied = am->nargs > 2 && am->args[2] == AQ_EACCESS;
-    bool told = op->in_region && am->nargs > 3 && am->args[3] > AQI_REFUSAL_NONE &&
-                am->args[3] < AQI_REFUSALS;
-    if (told && !op->failed && fb->up.refused != NULL)
+    bool reported = op->in_region && am->nargs > 3 && am->args[3] > AQI_REFUSAL_NONE &&
+                    am->args[3] < AQI_REFUSALS;
+    if (reported && !op->failed && fb->up.refused != NULL)
         fb->up.refused(fb->up.host, op->comp, op->kind == FB_OP_PUT, op->addr, op->len,
                        (enum aqi_refusal)am->args[3]);
     fallback_op_fail(fb, op, denied ? AQ_EACCESS : AQ_ERANGE);

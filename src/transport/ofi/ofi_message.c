@@ -35,7 +35,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     ssize_t err = ofi_message_post_send(ofi, peer, buf, buf->rdma.len + sizeof(tail));
     if (AQI_UNLIKELY(err != 0)) return ofi_peer_rejected(ofi, peer, err, "a message");
     aqi_count(AQI_CTR_POSTS, 1);
-    aqi_count(buf->busy ? AQI_CTR_POSTS_TOLD : AQI_CTR_POSTS_INJECTED, 1);
+    aqi_count(buf->busy ? AQI_CTR_POSTS_SIGNALED : AQI_CTR_POSTS_INJECTED, 1);
     peer->refused = 0;
     peer->sends += buf->busy;
     peer->queries += buf->busy && kind == OFI_CONTROL;

@@ -30,12 +30,12 @@ static int begin(void **state)
 /* Returns its output on standard error. */
 static const char *refuse(uint64_t now)
 {
-    static struct capture told;
-    capture_start(&told);
+    static struct capture output;
+    capture_start(&output);
     aq_status st = ofi_peer_refused(&ofi, &peer);
     ofi.rdma.now = now;
     if (now >= ofi.look_at) ofi_peer_look(&ofi);
-    const char *text = capture_end(&told);
+    const char *text = capture_end(&output);
     assert_int_equal(st, AQ_AGAIN);
     return text;
 }
@@ -130,15 +130,15 @@ static void report_of_a_lost_peer_has_its_address(void **state)
 {
     struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
     struct fid_av av = {.ops = &ops};
-    struct capture told;
+    struct capture output;
     char name[AQI_RDMA_WHERE];
     ofi.rdma.draining = true;
     ofi.av = &av;
     peer.addr = 7;
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
-    capture_start(&told);
+    capture_start(&output);
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "%s says so", "a test");
-    const char *text = capture_end(&told);
+    const char *text = capture_end(&output);
     assert_non_null(
         strstr(text, "rank 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: a test says so"));
     peer.addr = 8;

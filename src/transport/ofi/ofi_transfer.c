@@ -126,7 +126,7 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
 static void ofi_transfer_count(const struct ofi_piece *piece)
 {
     aqi_count(AQI_CTR_POSTS, 1);
-    aqi_count(AQI_CTR_POSTS_TOLD, 1);
+    aqi_count(AQI_CTR_POSTS_SIGNALED, 1);
     if (ofi_piece_op(piece)->inject) aqi_count(AQI_CTR_POSTS_INJECTED, 1);
     if (piece->rdma.buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
 }

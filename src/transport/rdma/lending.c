@@ -270,7 +270,7 @@ aq_status aqi_lending_send(void *host, uint32_t id, const void *bytes, size_t le
         st = lending_post(rdma, peer, bytes, len);
     if (st == AQ_OK) {
         peer->lender.sent++;
-        peer->lender.told = peer->lender.received;
+        peer->lender.acked = peer->lender.received;
     }
     if (st == AQ_AGAIN) rdma->lending.full = rdma->pins.due = true;
     return st == AQ_AGAIN ? st : AQ_OK;
@@ -279,9 +279,9 @@ aq_status aqi_lending_send(void *host, uint32_t id, const void *bytes, size_t le
 static void lending_acknowledge(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     struct aqi_lender *lender = &peer->lender;
-    if (lender->forget || lender->received - lender->told < AQI_LENDING_MESSAGES / 2) return;
+    if (lender->forget || lender->received - lender->acked < AQI_LENDING_MESSAGES / 2) return;
     aq_status st = lending_post(rdma, peer, NULL, 0);
-    if (st == AQ_OK) lender->told = lender->received;
+    if (st == AQ_OK) lender->acked = lender->received;
     if (st == AQ_AGAIN) rdma->lending.owed = true;
 }
 

@@ -38,7 +38,7 @@ struct aqi_lender {
     uint32_t parts;             /* parts that have requested memory and have not ended */
     struct aqi_transfers wants; /* parts yet to request memory */
     uint32_t sent, taken;       /* messages to it: sent, acknowledged by it */
-    uint32_t received, told;    /* messages from it: received, acknowledged to it */
+    uint32_t received, acked;   /* messages from it: received, acknowledged to it */
 };
 
 /* The peer's memory for a part of a transfer. */

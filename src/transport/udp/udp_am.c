@@ -41,13 +41,13 @@ aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     size_t nbytes = payload ? am->nbytes : 0;
     if (AQI_UNLIKELY(udp->params.loose) && !reply && am->kind <= AQI_AM_MEDIUM)
         return udp_am_cast(udp, peer, &head, len, am, comp);
-    bool told = comp != NULL && (comp->shared & AQI_COMP_TOLD) != 0 && !reply;
+    bool acked = comp != NULL && (comp->shared & AQI_COMP_ACKED) != 0 && !reply;
     aq_status st =
-        told ? aqi_dgram_send_told(udp->dgram, peer->id, head.bytes, len, body, nbytes, comp)
-             : aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len, body, nbytes);
+        acked ? aqi_dgram_send_acked(udp->dgram, peer->id, head.bytes, len, body, nbytes, comp)
+              : aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len, body, nbytes);
     if (st == AQ_OK) udp_began(udp);
     udp_unlock(udp);
-    if (st == AQ_OK && !told) aqi_comp_local(comp);
+    if (st == AQ_OK && !acked) aqi_comp_local(comp);
     return st;
 }
 

@@ -106,14 +106,15 @@ aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd)
 void udp_channel_end(struct aqi_control_channel *channel, aq_status status, const char *why)
 {
     struct aqi_rendezvous *rendezvous = channel->rendezvous;
-    bool told = channel->state == UDP_CHANNEL_OVER || channel->closed;
+    bool reported = channel->state == UDP_CHANNEL_OVER || channel->closed;
     bool known = channel->state != UDP_CHANNEL_TAKEN;
     if (channel->state == UDP_CHANNEL_TAKEN) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
     channel->state = UDP_CHANNEL_OVER;
     udp_channel_forget_written(channel);
     if (!known) channel->closed = true;
     rendezvous->happened++;
-    if (!told && known) rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user, status, why);
+    if (!reported && known)
+        rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user, status, why);
 }
 
 /* --- the engine's hooks ---------------------------------------------------------------------- */

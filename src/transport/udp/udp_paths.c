@@ -5,7 +5,7 @@
  *
  * There is one warning per job, since all paths most likely have the same cause. Rank 0 prints it
  * at once; the others wait, longer on hosts with higher numbers, and longer if the peer is the one
- * to warn first. Once it has been printed, every packet carries a flag (aqi_dgram_tell).
+ * to warn first. Once it has been printed, every packet carries a flag (aqi_dgram_set_flag).
  */
 #include "transport/udp/udp_impl.h"
 
@@ -82,7 +82,7 @@ static _Atomic uint64_t *udp_paths_warned(const struct udp_tp *udp)
 static bool udp_paths_has_warned(const struct udp_tp *udp)
 {
     const _Atomic uint64_t *warned = udp_paths_warned(udp);
-    return aqi_dgram_told(udp->dgram) ||
+    return aqi_dgram_has_flag(udp->dgram) ||
            (warned != NULL && atomic_load_explicit(warned, memory_order_relaxed) != 0);
 }
 
@@ -119,7 +119,7 @@ void udp_paths_warn(struct udp_tp *udp, bool last)
     if (small.due == 0 || (!warned && !last && udp->now < small.due)) return;
     udp->small.due = 0;
     if (warned || (last && !small.alone)) return;
-    aqi_dgram_tell(udp->dgram);
+    aqi_dgram_set_flag(udp->dgram);
     _Atomic uint64_t *word = udp_paths_warned(udp);
     if (word != NULL && atomic_exchange_explicit(word, 1, memory_order_relaxed) != 0) return;
     (void)aqi_dgram_peer_info(udp->dgram, small.id, &info);

@@ -12,7 +12,7 @@ enum { ASK = 100, ANSWER, TELL, SECOND, BYTES = 300 };
 enum { FROM = 4096, TO = 8192, BACK = 12288 };
 
 static unsigned asked, answered, seconds;
-static _Atomic uint32_t told;
+static _Atomic uint32_t notified;
 static bool inside;
 
 static void check_payload(const aq_am *am, size_t place)
@@ -73,7 +73,7 @@ static void on_answer(aq_am *am)
 static void on_tell(aq_am *am)
 {
     (void)am;
-    told++;
+    notified++;
 }
 
 static void on_second(aq_am *am)
@@ -149,7 +149,7 @@ static void test_flood(void)
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++)
         if (rank != job.self) CHECK_OK(aq_am_short(job.team, rank, TELL, AQ_NO_ARGS, 0));
-    while (told < job.size - 1)
+    while (notified < job.size - 1)
         CHECK_OK(aq_am_short(job.team, job.self, ASK, AQ_ARGS(AQ_AM_SHORT, 0), 0));
     job_barrier();
 }

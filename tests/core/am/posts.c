@@ -10,7 +10,7 @@ enum { TAKE = 100, MANY = 960, EVERY = 16, LARGE = 128 << 10, MEMORY = 4 << 20 }
 enum { FEW = 4 }; /* tolerance, for barriers and their credits */
 
 struct posts {
-    uint64_t all, told, receive;
+    uint64_t all, signaled, receive;
 };
 
 static _Atomic uint32_t taken;
@@ -24,7 +24,7 @@ static void on_message(aq_am *am)
 static struct posts posts_since(struct posts before)
 {
     return (struct posts){.all = job_counter("posts") - before.all,
-                          .told = job_counter("posts_told") - before.told,
+                          .signaled = job_counter("posts_signaled") - before.signaled,
                           .receive = job_counter("posts_receive") - before.receive};
 }
 
@@ -71,7 +71,7 @@ static void put_and_get(void)
 static void check_messages(struct posts posts)
 {
     CHECK(posts.all >= MANY && posts.all <= MANY + FEW);
-    CHECK(posts.told >= MANY / EVERY - FEW && posts.told <= MANY / EVERY + FEW);
+    CHECK(posts.signaled >= MANY / EVERY - FEW && posts.signaled <= MANY / EVERY + FEW);
     CHECK(posts.receive <= MANY + FEW);
 }
 
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         else
             check_messages(longs); /* each packed with its payload */
         CHECK(transfers.all >= 2 * MANY && transfers.all <= 2 * MANY + FEW);
-        CHECK(transfers.told >= 2 * MANY && transfers.told <= 2 * MANY + FEW);
+        CHECK(transfers.signaled >= 2 * MANY && transfers.signaled <= 2 * MANY + FEW);
         CHECK(transfers.receive <= FEW);
         CHECK_EQUAL(job_counter("linked"), 1);
         CHECK(job_counter("linked_bytes") > 0 && job_counter("linked_bytes") <= MEMORY);

@@ -315,13 +315,13 @@ static struct places {
     unsigned char *own;
 } next;
 static uint64_t word;
-static _Atomic uint32_t told;
+static _Atomic uint32_t notified;
 
 static void on_take(aq_am *am)
 {
     CHECK_EQUAL(am->nbytes, sizeof(next));
     memcpy(&next, am->payload, sizeof(next));
-    told++;
+    notified++;
 }
 
 static void run_everything(void)
@@ -338,7 +338,7 @@ static void run_everything(void)
     job_handlers(table, 1);
     CHECK_OK(
         aq_am_medium(job.team, job_previous(), TAKE, &mine, sizeof(mine), AQ_NO_ARGS, 0, NULL));
-    job_await(&told, 1);
+    job_await(&notified, 1);
     CHECK_OK(aq_put_value(job.team, job_next(), next.word, job.self + 77, 8, 0));
     fill(copy, LARGE, job.self);
     CHECK_OK(aq_put(job.team, job_next(), next.own, copy, LARGE, 0));

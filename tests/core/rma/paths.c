@@ -56,7 +56,7 @@ static uint64_t count(enum way way)
     case REGISTERED:
         return job_counter("reg_hit") + job_counter("reg_miss");
     default: /* completions other than those of puts and gets */
-        return job_counter("posts_told") - job_counter("put") - job_counter("get");
+        return job_counter("posts_signaled") - job_counter("put") - job_counter("get");
     }
 }
 

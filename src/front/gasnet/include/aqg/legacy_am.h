@@ -62,25 +62,25 @@ AQG_EACH(AQG_LEGACY_NAMES)
 /* --- names that take the number of arguments ------------------------------------------------ */
 
 /* Ends the job if the two numbers differ. */
-void aqg_check_count(const char *name, unsigned told, unsigned counted);
+void aqg_check_count(const char *name, unsigned announced, unsigned counted);
 
 /* `name` has the number of arguments after its first 2, 4 or 5 parameters. */
-#define AQG_TOLD(name, ...)                                                                        \
+#define AQG_COUNTED(name, ...)                                                                     \
     aqg_check_count(#name, AQG_FIRST(__VA_ARGS__), AQG_MORE(__VA_ARGS__)),                         \
         AQG_CAT(name, AQG_MORE(__VA_ARGS__))
-#define AQG_TOLD_2(name, a, b, ...) (AQG_TOLD(name, __VA_ARGS__)(a, b AQG_REST(__VA_ARGS__)))
-#define AQG_TOLD_4(name, a, b, c, d, ...)                                                          \
-    (AQG_TOLD(name, __VA_ARGS__)(a, b, c, d AQG_REST(__VA_ARGS__)))
-#define AQG_TOLD_5(name, a, b, c, d, e, ...)                                                       \
-    (AQG_TOLD(name, __VA_ARGS__)(a, b, c, d, e AQG_REST(__VA_ARGS__)))
+#define AQG_COUNTED_2(name, a, b, ...) (AQG_COUNTED(name, __VA_ARGS__)(a, b AQG_REST(__VA_ARGS__)))
+#define AQG_COUNTED_4(name, a, b, c, d, ...)                                                       \
+    (AQG_COUNTED(name, __VA_ARGS__)(a, b, c, d AQG_REST(__VA_ARGS__)))
+#define AQG_COUNTED_5(name, a, b, c, d, e, ...)                                                    \
+    (AQG_COUNTED(name, __VA_ARGS__)(a, b, c, d, e AQG_REST(__VA_ARGS__)))
 
-#define gasnet_AMRequestShort(...)     AQG_TOLD_2(gasnet_AMRequestShort, __VA_ARGS__)
-#define gasnet_AMRequestMedium(...)    AQG_TOLD_4(gasnet_AMRequestMedium, __VA_ARGS__)
-#define gasnet_AMRequestLong(...)      AQG_TOLD_5(gasnet_AMRequestLong, __VA_ARGS__)
-#define gasnet_AMRequestLongAsync(...) AQG_TOLD_5(gasnet_AMRequestLongAsync, __VA_ARGS__)
-#define gasnet_AMReplyShort(...)       AQG_TOLD_2(gasnet_AMReplyShort, __VA_ARGS__)
-#define gasnet_AMReplyMedium(...)      AQG_TOLD_4(gasnet_AMReplyMedium, __VA_ARGS__)
-#define gasnet_AMReplyLong(...)        AQG_TOLD_5(gasnet_AMReplyLong, __VA_ARGS__)
+#define gasnet_AMRequestShort(...)     AQG_COUNTED_2(gasnet_AMRequestShort, __VA_ARGS__)
+#define gasnet_AMRequestMedium(...)    AQG_COUNTED_4(gasnet_AMRequestMedium, __VA_ARGS__)
+#define gasnet_AMRequestLong(...)      AQG_COUNTED_5(gasnet_AMRequestLong, __VA_ARGS__)
+#define gasnet_AMRequestLongAsync(...) AQG_COUNTED_5(gasnet_AMRequestLongAsync, __VA_ARGS__)
+#define gasnet_AMReplyShort(...)       AQG_COUNTED_2(gasnet_AMReplyShort, __VA_ARGS__)
+#define gasnet_AMReplyMedium(...)      AQG_COUNTED_4(gasnet_AMReplyMedium, __VA_ARGS__)
+#define gasnet_AMReplyLong(...)        AQG_COUNTED_5(gasnet_AMReplyLong, __VA_ARGS__)
 
 AQG_END
 
