@@ -273,7 +273,7 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
 static void agent_on_stranger(void *arg, const char *why, unsigned more)
 {
     (void)arg;
-    aqi_hub_tell(agent.hub, "%s (and %u more)", why, more);
+    aqi_hub_print_verbose(agent.hub, "%s (and %u more)", why, more);
 }
 
 static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opened,

@@ -169,7 +169,7 @@ static void desk_seat_flush(struct desk_seat *seat)
         if (status == AQ_AGAIN) break;
         if (status == AQ_OK) continue;
         if (status != AQ_EPEER)
-            aqi_hub_say(desk.hub, "cannot send to rank %u: %s", desk_rank(seat), strerror(errno));
+            aqi_hub_print(desk.hub, "cannot send to rank %u: %s", desk_rank(seat), strerror(errno));
         desk_seat_clear(seat); /* closed by the rank, whose end is handled elsewhere */
     }
     aqi_source_watch(&seat->control, seat->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
@@ -209,10 +209,11 @@ static void desk_garbage(struct desk_seat *seat, size_t len)
     char name[AQI_RANK_NAME_BYTES];
     if (seat->garbage_reported) return;
     seat->garbage_reported = true;
-    aqi_hub_say(desk.hub,
-                "%s sent a malformed message of %zu bytes to its control socket; it is ignored, as "
-                "are all further ones",
-                aqi_hub_name(desk.hub, desk_rank(seat), name), len);
+    aqi_hub_print(
+        desk.hub,
+        "%s sent a malformed message of %zu bytes to its control socket; it is ignored, as "
+        "are all further ones",
+        aqi_hub_name(desk.hub, desk_rank(seat), name), len);
 }
 
 /* Refuse a HELLO over the socket passed with it, and close the socket. */
@@ -229,7 +230,7 @@ static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const cha
                                   .len = aqi_min((size_t)len, sizeof(text) - 1)};
     (void)aqi_channel_send(socket, &message, -1); /* a new socket has room, or no reader */
     close(socket);
-    aqi_hub_tell(desk.hub, "refused a process: %s", text);
+    aqi_hub_print_verbose(desk.hub, "refused a process: %s", text);
 }
 
 static void desk_control_ready(struct aqi_source *source);
@@ -318,10 +319,10 @@ static bool desk_place_receive(struct desk_seat *seat)
         return false;
     }
     if (status == AQ_ELIMIT)
-        aqi_hub_say(desk.hub,
-                    "rank %u cannot join: aqrun has run out of file descriptors: raise the limit "
-                    "(ulimit -n)",
-                    desk_rank(seat));
+        aqi_hub_print(desk.hub,
+                      "rank %u cannot join: aqrun has run out of file descriptors: raise the limit "
+                      "(ulimit -n)",
+                      desk_rank(seat));
     if (status == AQ_OK) desk_place_on_packet(seat, buf, len, socket);
     return true;
 }
@@ -473,10 +474,11 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
     } else if (message->bytes == aqi_counters_form()) {
         aqi_top_take(rank, fd);
     } else {
-        aqi_hub_say(desk.hub,
-                    "%s has different counters than this aqrun, so they cannot be shown: start it "
-                    "with the aqrun of the same installation",
-                    aqi_hub_name(desk.hub, rank, name));
+        aqi_hub_print(
+            desk.hub,
+            "%s has different counters than this aqrun, so they cannot be shown: start it "
+            "with the aqrun of the same installation",
+            aqi_hub_name(desk.hub, rank, name));
         close(fd);
     }
 }

@@ -50,7 +50,7 @@ static void peers_other(uint32_t index, unsigned version)
     char why[200], name[AQI_RANK_NAME_BYTES];
     aqi_hub_name(peers.hub, aqi_hub_rank_at(peers.hub, index), name);
     aqi_wire_differs(why, sizeof(why), AQI_WIRE_BOARD, name, version, "its agent");
-    aqi_hub_say(peers.hub, "%s", why);
+    aqi_hub_print(peers.hub, "%s", why);
 }
 
 static void peers_read(void)

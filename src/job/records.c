@@ -196,7 +196,7 @@ static void records_report(void)
         aqi_hub_failed(records.params.hub, AQI_EXIT_FAILED, "%s", records.failed);
     records.failed[0] = '\0';
     for (unsigned i = 0; i < RECORDS_FILES; i++) {
-        if (records.lost[i][0] != '\0') aqi_hub_say(records.params.hub, "%s", records.lost[i]);
+        if (records.lost[i][0] != '\0') aqi_hub_print(records.params.hub, "%s", records.lost[i]);
         records.lost[i][0] = '\0';
     }
 }

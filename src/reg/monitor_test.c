@@ -483,7 +483,7 @@ static void *race_again_and_again(void *change)
     return NULL;
 }
 
-static void unmap_and_tell(char *at, size_t len)
+static void unmap_and_notify(char *at, size_t len)
 {
     assert_int_equal(munmap(at, len), 0);
     (void)is_reported(at);
@@ -514,8 +514,8 @@ static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_
         (void)is_reported(place);
         char *moved = mremap(place + at, len, 2 * len, MREMAP_MAYMOVE);
         split += moved == MAP_FAILED;
-        if (moved != MAP_FAILED) unmap_and_tell(moved, 2 * len);
-        unmap_and_tell(place, SIZE + hole + SIZE);
+        if (moved != MAP_FAILED) unmap_and_notify(moved, 2 * len);
+        unmap_and_notify(place, SIZE + hole + SIZE);
     }
     pthread_join(thread, NULL);
     return split;

@@ -94,7 +94,7 @@ static void begin_opening(void)
     opening = measure_now_ns();
 }
 
-static void tell_opened(size_t n)
+static void print_opened(size_t n)
 {
     double s = (measure_now_ns() - opening) / 1e9;
     fprintf(stderr,
@@ -150,7 +150,7 @@ static void be_called(struct perf *perf)
         else if (++open == 1)
             begin_opening();
     }
-    if (team_count > 1) tell_opened(team_count - 1);
+    if (team_count > 1) print_opened(team_count - 1);
     CHECK(aq_listener_close(listener));
 }
 
@@ -174,7 +174,7 @@ static void open_others(const struct perf *perf)
         CHECK(aq_connect_wait(others[i]));
         teams[i] = aq_connection_team(others[i]);
     }
-    if (team_count > 1) tell_opened(team_count - 1);
+    if (team_count > 1) print_opened(team_count - 1);
     free(others);
 }
 

@@ -150,7 +150,7 @@ static void set_api(const char *name)
 static void list(const char *unused)
 {
     (void)unused;
-    command_tell(report_list);
+    command_print(report_list);
 }
 
 static const struct command_row rows[] = {

@@ -208,7 +208,7 @@ static void main_finish(void)
     guard_close();
     reaper_kill_strays();
     input_close();
-    if (job.agent == 0) aqi_hub_tell_lost(job.hub);
+    if (job.agent == 0) aqi_hub_print_lost(job.hub);
     uint64_t began = aqi_now_ns(), limit = began + MAIN_DRAIN_NS;
     uint64_t grace = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, deadline = began + grace;
     while (!aqi_hub_abandoned(job.hub)) {

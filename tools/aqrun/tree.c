@@ -58,20 +58,20 @@ static void tree_on_line(uint32_t host, int stream, const char *text)
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
     /* An agent that attaches after the end of the job fails, which is not an error. */
     if (stream == STDERR_FILENO && !job.over)
-        aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
+        aqi_hub_print(job.hub, "host %s: %s", tree_name(host), text);
     else
-        aqi_hub_tell(job.hub, "host %s: %s", tree_name(host), text);
+        aqi_hub_print_verbose(job.hub, "host %s: %s", tree_name(host), text);
 }
 
 static void tree_on_ended(uint32_t host, enum session_end how, const char *why)
 {
     aqi_hub_now(job.hub, aqi_now_ns());
     if (how == SESSION_SERVED)
-        aqi_hub_tell(job.hub, "%s", why); /* the link reports more */
+        aqi_hub_print_verbose(job.hub, "%s", why); /* the link reports more */
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, why);
     else if (how == SESSION_FAILED)
-        aqi_hub_say(job.hub, "%s", why); /* even while the job ends: only users can fix this */
+        aqi_hub_print(job.hub, "%s", why); /* even while the job ends: only users can fix this */
 }
 
 static void tree_on_child(void)

@@ -32,7 +32,7 @@ void command_error(const char *format, ...)
     exit(2);
 }
 
-void command_tell(void (*text)(void))
+void command_print(void (*text)(void))
 {
     if (!command.silent) text();
     exit(command_written() ? 0 : 1);
@@ -184,8 +184,8 @@ static unsigned number(const struct command_row *row, const char *text)
 
 static void take(const struct command_row *row, const char *value)
 {
-    if (row == &help_row) command_tell(help);
-    if (row == &version_row) command_tell(version);
+    if (row == &help_row) command_print(help);
+    if (row == &version_row) command_print(version);
     if (row->take != NULL) row->take(value);
     if (row->each != NULL) each(row, value);
     if (row->text != NULL) *row->text = value;

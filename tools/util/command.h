@@ -46,7 +46,7 @@ int command_read(const struct command_line *line, int argc, char **argv);
  */
 __attribute__((format(printf, 1, 2), noreturn)) void command_error(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */
-__attribute__((noreturn)) void command_tell(void (*text)(void));
+__attribute__((noreturn)) void command_print(void (*text)(void));
 /* Print a text in lines that fit the terminal, if standard output is one, indented by `indent`. The
  * caller has printed the indentation of the first line. */
 void command_wrap(const char *text, int indent);

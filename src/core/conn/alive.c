@@ -127,7 +127,7 @@ static unsigned alive_look_at_sends(uint64_t now)
 
 /* --- keepalive ------------------------------------------------------------------------------- */
 
-static void alive_tell(aq_connection *conn)
+static void alive_report(aq_connection *conn)
 {
     aqi_spin_lock(&conns.lock);
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_push(conn, AQ_CONNECTION_SILENT);
@@ -177,7 +177,7 @@ static unsigned alive_look_at_peers(uint64_t now)
         aqi_spin_lock(&alive.lock);
         due = aqi_min(due, alive_look_at(conn, now, &silent));
         aqi_spin_unlock(&alive.lock);
-        if (silent) alive_tell(conn);
+        if (silent) alive_report(conn);
         n += silent;
         conn_let_go(i);
     }

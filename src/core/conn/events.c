@@ -114,7 +114,7 @@ static struct conn_pending *conn_events_first(const aq_listener *listener)
                             : AQI_OF(queue->next, struct conn_pending, all);
 }
 
-static void conn_events_tell(aq_connection *conn, int type, aq_connection_event *event)
+static void conn_events_fill(aq_connection *conn, int type, aq_connection_event *event)
 {
     bool over = type >= AQ_CONNECTION_FAILED && type <= AQ_CONNECTION_LOST,
          request = type == AQ_CONNECTION_REQUEST;
@@ -124,7 +124,7 @@ static void conn_events_tell(aq_connection *conn, int type, aq_connection_event 
     event->context = event->listener != NULL ? event->listener->context : conn->context;
 }
 
-static void conn_events_tell_listener(aq_listener *listener, int type, aq_connection_event *event)
+static void conn_events_fill_listener(aq_listener *listener, int type, aq_connection_event *event)
 {
     event->status = type == AQ_LISTENER_DOWN ? listener->why_down : AQ_OK;
     event->listener = listener;
@@ -136,9 +136,9 @@ static void conn_events_take(struct conn_pending *pending, aq_connection_event *
     int type = __builtin_ctz(pending->events);
     *event = (aq_connection_event){.type = (aq_connection_event_type)type};
     if (pending->conn != NULL)
-        conn_events_tell(pending->conn, type, event);
+        conn_events_fill(pending->conn, type, event);
     else
-        conn_events_tell_listener(pending->listener, type, event);
+        conn_events_fill_listener(pending->listener, type, event);
     conn_events_drop(pending, 1u << type);
     if (aqi_list_is_empty(&conns.queue))
         atomic_store_explicit(&conns.news, false, memory_order_relaxed);

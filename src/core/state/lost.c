@@ -19,7 +19,7 @@ static struct {
     struct lost_peer **last;
     aq_peer_lost_fn *fn;
     void *context;
-    bool telling; /* a thread is running `fn` */
+    bool reporting; /* a thread is running `fn` */
     void (*listeners[CORE_LOSS_LISTENERS])(uint32_t job_rank);
     unsigned listener_count;
 } lost;
@@ -66,23 +66,23 @@ static void lost_note(uint32_t rank, const char *why)
 }
 
 /* The next death to report. NULL: there is none, or another thread is reporting. */
-static struct lost_peer *lost_next_to_tell(aq_peer_lost_fn **fn, void **context)
+static struct lost_peer *lost_next(aq_peer_lost_fn **fn, void **context)
 {
     aqi_spin_lock(&lost.lock);
-    struct lost_peer *peer = lost.fn != NULL && !lost.telling ? lost.first : NULL;
+    struct lost_peer *peer = lost.fn != NULL && !lost.reporting ? lost.first : NULL;
     if (peer != NULL) {
         lost.first = peer->next;
         if (lost.first == NULL) lost.last = &lost.first;
-        lost.telling = true;
+        lost.reporting = true;
         *fn = lost.fn;
         *context = lost.context;
     }
-    if (!lost.telling) atomic_store(&core.lost_news, false);
+    if (!lost.reporting) atomic_store(&core.lost_news, false);
     aqi_spin_unlock(&lost.lock);
     return peer;
 }
 
-AQI_COLD unsigned core_lost_tell(void)
+AQI_COLD unsigned core_lost_report(void)
 {
     struct core_thread *me = core_self();
     struct core_message as_handler = {.replied = true}; /* makes calls fail as in a handler */
@@ -91,13 +91,13 @@ AQI_COLD unsigned core_lost_tell(void)
     void *context;
     unsigned reported = 0;
     if (me == NULL || me->handling != NULL) return 0;
-    while ((peer = lost_next_to_tell(&fn, &context)) != NULL) {
+    while ((peer = lost_next(&fn, &context)) != NULL) {
         me->handling = &as_handler;
         fn(context, peer->rank, peer->why);
         me->handling = NULL;
         free(peer);
         aqi_spin_lock(&lost.lock);
-        lost.telling = false;
+        lost.reporting = false;
         aqi_spin_unlock(&lost.lock);
         reported++;
     }

@@ -310,7 +310,7 @@ uint64_t core_segment_limit_bytes(const struct core_segment_limit *limit, uint64
 aq_status core_lost_open(void);
 void core_lost_close(void);
 /* Report deaths to the program, except inside a handler; returns the number reported. */
-unsigned core_lost_tell(void);
+unsigned core_lost_report(void);
 /* A set of job ranks: rank r is bit r % 8 of byte r / 8. */
 static inline size_t core_set_bytes(void)
 {

@@ -389,7 +389,7 @@ aq_team *aq_team_host(void)
     return atomic_load(&core.open) ? &teams.host.team : NULL;
 }
 
-static void team_tell_places(const struct built_in *b, aq_rank *count, aq_rank *mine)
+static void team_query_places(const struct built_in *b, aq_rank *count, aq_rank *mine)
 {
     bool open = atomic_load(&core.open);
     *count = open ? b->count : 1;
@@ -398,10 +398,10 @@ static void team_tell_places(const struct built_in *b, aq_rank *count, aq_rank *
 
 void aq_job_neighborhoods(aq_rank *count, aq_rank *mine)
 {
-    team_tell_places(&teams.neighborhood, count, mine);
+    team_query_places(&teams.neighborhood, count, mine);
 }
 
 void aq_job_hosts(aq_rank *count, aq_rank *mine)
 {
-    team_tell_places(&teams.host, count, mine);
+    team_query_places(&teams.host, count, mine);
 }

@@ -131,7 +131,7 @@ static AQI_COLD unsigned progress_whole(void)
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
     if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed))) {
-        n += core_lost_tell();
+        n += core_lost_report();
         n += progress_attend();
     }
     return n;

@@ -118,7 +118,7 @@ aq_status core_progress_thread_start(void)
     return AQ_OK;
 }
 
-static void wait_thread_tell_to_stop(void)
+static void wait_thread_request_stop(void)
 {
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
@@ -128,7 +128,7 @@ static void wait_thread_tell_to_stop(void)
 void core_progress_thread_stop(void)
 {
     if (!progress_thread.running) return;
-    wait_thread_tell_to_stop();
+    wait_thread_request_stop();
     pthread_join(progress_thread.thread, NULL);
     close(progress_thread.kick);
 }
@@ -141,7 +141,7 @@ void aqi_core_halt_progress(void)
 {
     struct timespec until;
     if (!progress_thread.running || pthread_equal(progress_thread.thread, pthread_self())) return;
-    wait_thread_tell_to_stop();
+    wait_thread_request_stop();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);

@@ -44,7 +44,7 @@ static void exit_let_go(int number)
     sigaction(number, &caught[i].next, NULL);
 }
 
-static void exit_tell(const char *kind, int number)
+static void exit_print(const char *kind, int number)
 {
     char line[128];
     int len =
@@ -61,7 +61,7 @@ static void exit_on_fatal(int number)
 {
     exit_let_go(number);
     aq_job_flush(number);
-    exit_tell("fatal signal", number);
+    exit_print("fatal signal", number);
     aqgi_explain();
     raise(number);
 }
@@ -79,7 +79,7 @@ static void exit_on_terminate(int number)
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
     aq_job_flush(number);
-    if (number != SIGTERM) exit_tell("signal", number);
+    if (number != SIGTERM) exit_print("signal", number);
     aq_exit(EXIT_FAILURE);
 }
 

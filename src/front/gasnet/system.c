@@ -47,8 +47,8 @@ aq_status aqgi_system_open(void)
     return st;
 }
 
-static void system_tell_members(const struct members *members, gex_RankInfo_t **info_p,
-                                gex_Rank_t *count_p, gex_Rank_t *my_index_p)
+static void system_query_members(const struct members *members, gex_RankInfo_t **info_p,
+                                 gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
     if (info_p != NULL) *info_p = (gex_RankInfo_t *)members->info;
     if (count_p != NULL) *count_p = members->count;
@@ -57,12 +57,12 @@ static void system_tell_members(const struct members *members, gex_RankInfo_t **
 
 void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info_p, gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
-    system_tell_members(&neighborhood, info_p, count_p, my_index_p);
+    system_query_members(&neighborhood, info_p, count_p, my_index_p);
 }
 
 void gex_System_QueryHostInfo(gex_RankInfo_t **info_p, gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
-    system_tell_members(&host, info_p, count_p, my_index_p);
+    system_query_members(&host, info_p, count_p, my_index_p);
 }
 
 void gex_System_QueryMyPosition(gex_Rank_t *nbrhd_set_size_p, gex_Rank_t *nbrhd_set_rank_p,

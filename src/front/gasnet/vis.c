@@ -48,8 +48,8 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
 }
 
 /* Run the handler at the target when the put of `event` is complete. */
-static gex_Event_t vis_tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event,
-                            bool nbi)
+static gex_Event_t vis_notify(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event,
+                              bool nbi)
 {
     const aq_arg handler = vis_arm(0);
     aqgi_done(call, (nbi ? aq_am_medium_after_nbi
@@ -119,7 +119,7 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET))                                        \
             return aqg_vis_##NAME NAMES == 0 ? GEX_EVENT_INVALID : GEX_EVENT_NO_OP;                \
         aq_status st = CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event);                          \
-        if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return vis_tell(call, tm, PEER, event, false);     \
+        if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return vis_notify(call, tm, PEER, event, false);   \
         return aqgi_started_nb(call, st, event);                                                   \
     }                                                                                              \
     int aqg_vis_##NAME##_nbi IN                                                                    \
@@ -130,7 +130,7 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         if (!AQG_UNLIKELY(ARMED))                                                                  \
             return aqgi_started(call, CALL##_nbi(__VA_ARGS__, aqgi_flags(flags)));                 \
         int refused = aqgi_started(call, CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event));       \
-        if (!refused) (void)vis_tell(call, tm, PEER, event, true);                                 \
+        if (!refused) (void)vis_notify(call, tm, PEER, event, true);                               \
         return refused;                                                                            \
     }                                                                                              \
     int aqg_vis_##NAME IN                                                                          \

@@ -171,9 +171,9 @@ void agree_root_call(struct aqi_hub *hub, const struct hub_note *note)
     struct hub_agreement *found = agree_find(hub->root->agreements, note->name);
     if (found == NULL) found = agree_begin_all(hub, note);
     if (memcmp(found->members, note->data, bytes) != 0) {
-        aqi_hub_say(hub,
-                    "agent %u requested an agreement among different members than the other agents",
-                    note->by);
+        aqi_hub_print(
+            hub, "agent %u requested an agreement among different members than the other agents",
+            note->by);
         return;
     }
     if (note->status < found->status) found->status = (aq_status)note->status;

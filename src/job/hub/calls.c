@@ -185,7 +185,7 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
 static void calls_report(struct aqi_hub *hub, const char *why)
 {
     if (hub->params.agents == 1)
-        aqi_hub_say(hub, "%s", why);
+        aqi_hub_print(hub, "%s", why);
     else
         flow_fact(hub,
                   &(struct hub_note){.type = HUB_FAILED, .code = AQI_EXIT_FAILED, .text = why});

@@ -62,10 +62,11 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
         if (!local->running) continue;
         aqi_hub_name(hub, local->rank, name);
         if (step == CLOSING_ABANDON) {
-            aqi_hub_say(hub, "%s does not end after SIGKILL: leaving it behind", name);
+            aqi_hub_print(hub, "%s does not end after SIGKILL: leaving it behind", name);
             hub->closing.abandoned = true;
         } else {
-            aqi_hub_tell(hub, "%s gets SIG%s", name, step == CLOSING_TERM ? "TERM" : "KILL");
+            aqi_hub_print_verbose(hub, "%s gets SIG%s", name,
+                                  step == CLOSING_TERM ? "TERM" : "KILL");
             closing_terminate(hub, local, step == CLOSING_TERM ? SIGTERM : SIGKILL);
         }
     }
@@ -89,8 +90,8 @@ static bool closing_some_end(struct aqi_hub *hub)
         local->asleep = asleep ? local->asleep + 1 : 0;
         some = some || local->asleep < CLOSING_CHECKS_ASLEEP;
         if (hub->closing.checks == 0)
-            aqi_hub_tell(hub, "%s was killed but has not ended yet",
-                         aqi_hub_name(hub, local->rank, name));
+            aqi_hub_print_verbose(hub, "%s was killed but has not ended yet",
+                                  aqi_hub_name(hub, local->rank, name));
     }
     return some;
 }

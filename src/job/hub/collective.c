@@ -62,7 +62,7 @@ static AQI_PRINTF(3, 4) void collective_fail(struct aqi_hub *hub, aq_status stat
     vsnprintf(call->why, sizeof(call->why), fmt, args);
     va_end(args);
     call->failed = status;
-    aqi_hub_say(hub, "%s", call->why);
+    aqi_hub_print(hub, "%s", call->why);
     collective_end(hub);
     flow_entry(hub, &(struct hub_note){
                         .type = HUB_RESULT, .seq = call->seq, .status = status, .text = call->why});

@@ -39,10 +39,10 @@ static void end_job_text(struct aqi_hub *hub, int code, uint32_t by, const char 
 {
     aqi_hub_code_at_least(hub, code);
     if (hub->root->end.ending) {
-        aqi_hub_tell(hub, "%s", why);
+        aqi_hub_print_verbose(hub, "%s", why);
         return;
     }
-    aqi_hub_say(hub, "%s; ending the job", why);
+    aqi_hub_print(hub, "%s; ending the job", why);
     end_begin(hub, by, why);
 }
 
@@ -66,7 +66,7 @@ void end_by_exit(struct aqi_hub *hub, uint32_t by, int code, const char *why)
     }
     snprintf(text, sizeof(text), "%s ended the job with code %d", aqi_hub_name(hub, by, name),
              code);
-    aqi_hub_tell(hub, "%s", text);
+    aqi_hub_print_verbose(hub, "%s", text);
     aqi_hub_code_at_least(hub, code);
     if (!hub->root->end.ending) end_begin(hub, by, text);
 }
@@ -77,7 +77,7 @@ void end_request(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES];
     aqi_hub_name(hub, by, name);
-    aqi_hub_tell(hub, "%s ends with code %d", name, code & 0xff);
+    aqi_hub_print_verbose(hub, "%s ends with code %d", name, code & 0xff);
     bool comes = !hub->root->ranks[by].ending && wait_ns != AQI_BOOT_WAIT_NONE;
     hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
     hub->root->ranks[by].ending = true;
@@ -102,7 +102,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     bool news = note->code != 0 && (note->event & HUB_END_TERMINATED) == 0;
     bool killed = (note->event & HUB_END_SIGNALED) != 0;
     bool loud = news && killed && (note->rank == end->by || end->code == 0);
-    (loud ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
+    (loud ? aqi_hub_print : aqi_hub_print_verbose)(hub, "%s", text);
     if (news) aqi_hub_code_at_least(hub, note->code);
 }
 
@@ -116,7 +116,7 @@ static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const ch
     rank->state = AQI_RANK_LOST;
     root->lost++;
     aqi_hub_code_at_least(hub, code);
-    aqi_hub_say(hub, "%s; the job goes on without it", text);
+    aqi_hub_print(hub, "%s; the job goes on without it", text);
     root_event(hub, AQI_BOOT_PEER_LOST, number, code, text);
     root_absent(hub, number, AQI_RANK_LOST);
 }
@@ -184,32 +184,32 @@ void end_judge(struct aqi_hub *hub, const struct hub_note *note)
     if (root->end.ending) {
         end_straggler(hub, note, text);
     } else if (rank->state == AQI_RANK_LOST) {
-        aqi_hub_tell(hub, "%s", text);
+        aqi_hub_print_verbose(hub, "%s", text);
     } else if (rank->state == AQI_RANK_LEFT) {
         bool killed = (note->event & HUB_END_SIGNALED) != 0;
-        (killed ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
+        (killed ? aqi_hub_print : aqi_hub_print_verbose)(hub, "%s", text);
         aqi_hub_code_at_least(hub, note->code);
     } else if (rank->state == AQI_RANK_JOINED || note->code != 0) {
         end_died(hub, note->rank, note->code != 0 ? note->code : AQI_EXIT_FAILED, text);
     } else {
-        aqi_hub_tell(hub, "%s", text);
+        aqi_hub_print_verbose(hub, "%s", text);
         root->absent++;
         collective_check(hub);
         agree_root_gone(hub, note->rank);
     }
 }
 
-void aqi_hub_tell_lost(struct aqi_hub *hub)
+void aqi_hub_print_lost(struct aqi_hub *hub)
 {
     enum { LISTED = 16 };
     uint32_t listed = 0;
     for (uint32_t i = 0; i < hub->params.ranks && listed < LISTED; i++)
         if (hub->root->ranks[i].fate != NULL) {
-            aqi_hub_say(hub, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
+            aqi_hub_print(hub, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
             listed++;
         }
     if (listed < hub->root->lost)
-        aqi_hub_say(hub, "it also ended without %u more", hub->root->lost - listed);
+        aqi_hub_print(hub, "it also ended without %u more", hub->root->lost - listed);
 }
 
 /* --- the end of the job --------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ void aqi_hub_signal(struct aqi_hub *hub, int number)
 {
     struct hub_root *root = hub->root;
     if (root->end.ending || (root->running == 0 && root->started != 0)) {
-        aqi_hub_tell(hub, "signal %d again: killing at once", number);
+        aqi_hub_print_verbose(hub, "signal %d again: killing at once", number);
         flow_entry(hub, &(struct hub_note){.type = HUB_KILL});
         root->end.limit_ns = aqi_min(root->end.limit_ns, hub->now + END_KILL_NS);
         hub->closing.abandoned = hub->closing.abandoned || root->end.over;
@@ -273,10 +273,11 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
         const struct hub_rank *rank = &hub->root->ranks[i];
         if (rank->state != AQI_RANK_JOINED || rank->leaving) continue;
-        aqi_hub_say(hub,
-                    "rank %u has left the job, while %s has not called aq_finalize: it would wait "
-                    "forever for the rank that left",
-                    end->left, aqi_hub_name(hub, i, name));
+        aqi_hub_print(
+            hub,
+            "rank %u has left the job, while %s has not called aq_finalize: it would wait "
+            "forever for the rank that left",
+            end->left, aqi_hub_name(hub, i, name));
         break;
     }
     return UINT64_MAX;
@@ -317,8 +318,9 @@ static uint64_t end_tick_ending(struct aqi_hub *hub)
     if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
         if (hub->root->agents[i].attached && !hub->root->agents[i].closed)
-            aqi_hub_say(hub, "host %s did not report that its ranks have ended: leaving it behind",
-                        hub_host(hub, i));
+            aqi_hub_print(hub,
+                          "host %s did not report that its ranks have ended: leaving it behind",
+                          hub_host(hub, i));
     end->abandoned = true;
     return UINT64_MAX;
 }

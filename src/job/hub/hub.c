@@ -18,7 +18,7 @@ static void hub_say(struct aqi_hub *hub, bool always, const char *fmt, va_list a
         flow_fact(hub, &(struct hub_note){.type = HUB_SAY, .code = always, .text = text});
 }
 
-void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...)
+void aqi_hub_print(struct aqi_hub *hub, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -26,7 +26,7 @@ void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...)
     va_end(args);
 }
 
-void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...)
+void aqi_hub_print_verbose(struct aqi_hub *hub, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

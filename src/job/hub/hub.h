@@ -208,9 +208,9 @@ size_t aqi_hub_input_waiting(const struct aqi_hub *hub);
 void aqi_hub_hold_output(struct aqi_hub *hub, bool hold);
 /* Output to this stream no longer has a reader. */
 void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream);
-/* Print a message for the user, `tell` only in verbose mode. Also works at other agents. */
-void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
-void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
+/* Print a message for the user, the second only in verbose mode. Also works at other agents. */
+void aqi_hub_print(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
+void aqi_hub_print_verbose(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* Make all agents report the counters of their ranks at this interval; 0: stop. */
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns);
 /* Make all agents report the state of their ranks' peers, once. */
@@ -222,7 +222,7 @@ bool aqi_hub_ending(const struct aqi_hub *hub);
 /* Whether to stop waiting, as some process or host does not end. */
 bool aqi_hub_abandoned(const struct aqi_hub *hub);
 /* At the end: report the ranks that died while the job continued, and why. */
-void aqi_hub_tell_lost(struct aqi_hub *hub);
+void aqi_hub_print_lost(struct aqi_hub *hub);
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent);
 /* Number of agents attached, including the root; 0 at other agents. */
 uint32_t aqi_hub_agents_here(const struct aqi_hub *hub);

@@ -96,7 +96,7 @@ static void root_on_here(struct aqi_hub *hub, const struct hub_note *note)
     agent->parent = note->by;
     agent->epoch = note->seq;
     root_orphan(hub, agent, 0);
-    aqi_hub_tell(hub, "host %s has joined", hub_host(hub, note->rank));
+    aqi_hub_print_verbose(hub, "host %s has joined", hub_host(hub, note->rank));
 }
 
 static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
@@ -136,8 +136,8 @@ static void root_link_broken(struct aqi_hub *hub, uint32_t number, const char *w
     if (agent->lost || agent->until_ns != 0) return;
     root_orphan(hub, agent, hub->params.host_timeout_ns);
     agent->broken = strdup(why);
-    aqi_hub_tell(hub, "host %s has %.3g s to reconnect: %s", hub_host(hub, number),
-                 (double)hub->params.host_timeout_ns / 1e9, why);
+    aqi_hub_print_verbose(hub, "host %s has %.3g s to reconnect: %s", hub_host(hub, number),
+                          (double)hub->params.host_timeout_ns / 1e9, why);
 }
 
 static void root_on_host_lost(struct aqi_hub *hub, const struct hub_note *note)
@@ -212,12 +212,12 @@ static void root_on_joined(struct aqi_hub *hub, const struct hub_note *note)
     rank->joined_pid = note->pid;
     snprintf(rank->program, sizeof(rank->program), "%.*s", (int)note->len,
              note->len != 0 ? (const char *)note->data : "");
-    aqi_hub_tell(hub, "rank %u joined (pid %d)", note->rank, note->pid);
+    aqi_hub_print_verbose(hub, "rank %u joined (pid %d)", note->rank, note->pid);
 }
 
 static void root_on_bye(struct aqi_hub *hub, uint32_t rank)
 {
-    aqi_hub_tell(hub, "rank %u left", rank);
+    aqi_hub_print_verbose(hub, "rank %u left", rank);
     if (hub->root->ranks[rank].leaving) end_left(hub, rank);
     root_absent(hub, rank, AQI_RANK_LEFT);
 }

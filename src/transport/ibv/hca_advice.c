@@ -108,14 +108,13 @@ static struct hca_text hca_advice_place(const struct hca_place *place)
 }
 
 /* Text before and after the name of the variable that chooses ports. */
-struct advice_mend {
+struct advice_fix {
     const char *before, *after;
 };
 
-static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
-                                             const struct hca_place *to)
+static struct advice_fix hca_advice_to_fix(const struct hca_place *from, const struct hca_place *to)
 {
-    static const struct advice_mend
+    static const struct advice_fix
         layers = {"one is on InfiniBand and the other on Ethernet: choose ports of one network "
                   "with ",
                   ""},
@@ -135,10 +134,10 @@ static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
 
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to)
 {
-    struct advice_mend mend = hca_advice_to_mend(&rail->place, to);
+    struct advice_fix fix = hca_advice_to_fix(&rail->place, to);
     return hca_advice_text("from %.24s (%.40s) to %.40s: %s%.32s%s", rail->name,
                            hca_advice_place(&rail->place).text, hca_advice_place(to).text,
-                           mend.before, aqi_setting_variable("AQ_IBV_PORTS"), mend.after);
+                           fix.before, aqi_setting_variable("AQ_IBV_PORTS"), fix.after);
 }
 
 struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to)

@@ -26,7 +26,7 @@ static struct fid_mr *ofi_driver_register(struct ofi_tp *ofi, void *addr, size_t
     return NULL;
 }
 
-static void ofi_driver_tell(const struct ofi_tp *ofi, size_t len, const char *why)
+static void ofi_driver_explain(const struct ofi_tp *ofi, size_t len, const char *why)
 {
     aqi_fail_quiet(AQ_ELIMIT,
                    "%s cannot register %zu bytes (%s); \"ulimit -l\" shows whether locked memory "
@@ -47,7 +47,7 @@ static aq_status ofi_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
     if (access == AQI_PINS_BUFFERS && !ofi_wants(ofi, FI_MR_LOCAL)) return AQ_OK;
     mr[0] = ofi_driver_register(ofi, addr, len, rights[access], &err);
     if (mr[0] != NULL) return AQ_OK;
-    ofi_driver_tell(ofi, len, ofi_library.strerror(err));
+    ofi_driver_explain(ofi, len, ofi_library.strerror(err));
     return err == FI_ENOMEM || err == FI_ENOSPC || err == FI_EAGAIN ? AQ_ELIMIT : AQ_ENOTSUP;
 }
 
@@ -84,7 +84,7 @@ static size_t ofi_driver_seal(struct aqi_rdma *rdma, const struct aqi_rdma_mem *
     *key = (struct ofi_key){.lent = mem->parts == 0, .base = words[1], .keys = {words[0]}};
     memcpy(key->magic, ofi_key_magic, sizeof(ofi_key_magic));
     if (words[0] != FI_KEY_NOTAVAIL) return ofi_key_len(1);
-    ofi_driver_tell((const struct ofi_tp *)rdma, mem->mem.len, "it has no key");
+    ofi_driver_explain((const struct ofi_tp *)rdma, mem->mem.len, "it has no key");
     return 0;
 }
 

@@ -158,7 +158,7 @@ static void ofi_provider_size(uint32_t endpoints)
     (void)setenv("FI_UNIVERSE_SIZE", text, false);
 }
 
-static void ofi_provider_tell_missing(int err, char *why, size_t len)
+static void ofi_provider_explain(int err, char *why, size_t len)
 {
     const char *by = aqi_setting_variable("AQ_OFI_PROVIDER");
     char name[80] = "of a fabric", domain[100] = "";
@@ -194,7 +194,7 @@ struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, siz
     int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
     const struct fi_info *info = err == 0 ? ofi_provider_choose(list, asked) : NULL;
     if (info != NULL) chosen = ofi_provider_take(info);
-    if (chosen == NULL) ofi_provider_tell_missing(err, why, len);
+    if (chosen == NULL) ofi_provider_explain(err, why, len);
     if (list != NULL) ofi_library.freeinfo(list);
     if (hints != NULL) ofi_library.freeinfo(hints);
     return chosen;
