@@ -22,7 +22,7 @@ static const struct {
 static_assert((1u << AQI_COUNT_OF(trace_categories)) - 1 == AQI_TRACE_ALL, "a name for each");
 
 struct trace_event {
-    uint64_t begun, took; /* ns; `took` is UINT64_MAX for an instant */
+    uint64_t begun, duration; /* ns; `duration` is UINT64_MAX for an instant */
     uint64_t bytes;
     const char *name;
     uint32_t peer;
@@ -103,13 +103,13 @@ bool aqi_trace_read(const char *text, unsigned *mask)
 
 static void trace_chrome(struct aqi_safe_text *line, const struct trace_event *e, uint32_t thread)
 {
-    bool point = e->took == UINT64_MAX;
+    bool point = e->duration == UINT64_MAX;
     aqi_safe_quoted(line, "{\"name\":\"", e->name, TRACE_NAME);
     aqi_safe_add(line, "\",\"cat\":\"");
     aqi_safe_add(line, trace_categories[e->category].name);
     aqi_safe_add(line, point ? "\",\"ph\":\"i\",\"s\":\"t" : "\",\"ph\":\"X");
     aqi_safe_thousandths(line, "\",\"ts\":", e->begun);
-    if (!point) aqi_safe_thousandths(line, ",\"dur\":", e->took);
+    if (!point) aqi_safe_thousandths(line, ",\"dur\":", e->duration);
     aqi_safe_number(line, ",\"pid\":", trace.params.rank);
     aqi_safe_number(line, ",\"tid\":", thread);
     aqi_safe_number(line, ",\"args\":{\"bytes\":", e->bytes);
@@ -128,8 +128,8 @@ static void trace_text(struct aqi_safe_text *line, const struct trace_event *e, 
     aqi_safe_quoted(line, " ", e->name, TRACE_NAME);
     if (e->peer != AQI_TRACE_NOBODY) aqi_safe_number(line, " peer ", e->peer);
     aqi_safe_number(line, " bytes ", e->bytes);
-    if (e->took != UINT64_MAX) {
-        aqi_safe_thousandths(line, " took ", e->took);
+    if (e->duration != UINT64_MAX) {
+        aqi_safe_thousandths(line, " took ", e->duration);
         aqi_safe_add(line, " us");
     }
     aqi_safe_add(line, "\n");
@@ -194,7 +194,7 @@ void aqi_trace_record(unsigned category, const char *name, uint64_t begun, uint3
     uint64_t now = aqi_now_ns();
     uint32_t n = atomic_load_explicit(&mine->count, memory_order_relaxed);
     mine->events[n] = (struct trace_event){.begun = begun != 0 ? begun : now,
-                                           .took = begun != 0 ? now - begun : UINT64_MAX,
+                                           .duration = begun != 0 ? now - begun : UINT64_MAX,
                                            .bytes = bytes,
                                            .name = name,
                                            .peer = peer,

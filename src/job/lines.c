@@ -66,16 +66,16 @@ static const char *lines_replace(struct lines_out *to, const char *line, const c
 static const char *lines_align(struct lines_out *to, const struct aqi_align *align,
                                const char *line, const char *end)
 {
-    uint64_t at, took;
+    uint64_t at, duration_ns;
     const char *time = lines_time(line, (size_t)(end - line));
     const char *rest = time != NULL ? lines_number(time, end, &at) : NULL;
     if (rest == NULL) return line;
     uint64_t begun = aqi_align_time(align, at);
     const char *duration = lines_behind(rest, end, line[0] == '{' ? "\"dur\":" : " took ");
     line = lines_replace(to, line, time, rest, begun);
-    rest = duration != NULL ? lines_number(duration, end, &took) : NULL;
+    rest = duration != NULL ? lines_number(duration, end, &duration_ns) : NULL;
     if (rest == NULL) return line;
-    return lines_replace(to, line, duration, rest, aqi_align_time(align, at + took) - begun);
+    return lines_replace(to, line, duration, rest, aqi_align_time(align, at + duration_ns) - begun);
 }
 
 static void lines_put(struct lines_out *to, const struct aqi_align *align, const char *line,

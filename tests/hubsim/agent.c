@@ -54,7 +54,7 @@ static void agent_on_taken(struct sim *sim, struct event *event)
 {
     uint32_t agent = sim->plan->agent_of[0];
     if (!sim->agents[agent].up) return;
-    aqi_hub_took(agent_hub(sim, agent), (size_t)event->number);
+    aqi_hub_consumed(agent_hub(sim, agent), (size_t)event->number);
     agent_after(sim, agent);
 }
 

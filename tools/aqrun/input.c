@@ -42,7 +42,7 @@ static void input_pipe_ready(struct aqi_source *source)
     struct bytes *waiting = &input.waiting;
     ssize_t written = write(source->fd, waiting->at, waiting->used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (job.agent != 0) aqi_hub_took(job.hub, written > 0 ? (size_t)written : waiting->used);
+    if (job.agent != 0) aqi_hub_consumed(job.hub, written > 0 ? (size_t)written : waiting->used);
     if (written < 0) { /* rank 0 no longer reads */
         waiting->used = 0;
         input_close();
@@ -144,7 +144,7 @@ static uint64_t input_tick_remote(void)
 uint64_t input_tick(uint64_t now)
 {
     if (input.pipe.fd < 0 && input.waiting.used != 0) {
-        aqi_hub_took(job.hub, input.waiting.used);
+        aqi_hub_consumed(job.hub, input.waiting.used);
         input.waiting.used = 0;
     }
     if (input.retry_ns == 0) return input.remote ? input_tick_remote() : UINT64_MAX;

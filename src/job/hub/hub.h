@@ -158,7 +158,7 @@ void aqi_hub_printed(struct aqi_hub *hub, uint32_t rank, unsigned stream, const 
                      size_t len);
 bool aqi_hub_has_room(const struct aqi_hub *hub);
 /* Rank 0 has consumed this many bytes of its standard input. */
-void aqi_hub_took(struct aqi_hub *hub, size_t len);
+void aqi_hub_consumed(struct aqi_hub *hub, size_t len);
 /* This host cannot do its part, for the reason in the text. */
 void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...) AQI_PRINTF(3, 4);
 /* "rank 3 (pid 4711, ./program)", with the host in brackets if there are several */

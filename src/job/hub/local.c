@@ -201,9 +201,9 @@ void aqi_hub_printed(struct aqi_hub *hub, uint32_t rank, unsigned stream, const 
     hub_pump(hub);
 }
 
-void aqi_hub_took(struct aqi_hub *hub, size_t len)
+void aqi_hub_consumed(struct aqi_hub *hub, size_t len)
 {
-    flow_fact(hub, &(struct hub_note){.type = HUB_TOOK, .bytes = len});
+    flow_fact(hub, &(struct hub_note){.type = HUB_CONSUMED, .bytes = len});
     hub_pump(hub);
 }
 

@@ -20,7 +20,7 @@ enum hub_note_type {
     HUB_CLOSED,      /* no process of this host runs, or ever will */
     HUB_SAY,         /* `code`: whether to print always; text */
     HUB_OUTPUT,      /* `rank`, `event`: the stream; bytes */
-    HUB_TOOK,        /* `bytes` of standard input */
+    HUB_CONSUMED,    /* `bytes` of standard input */
     /* entries */
     HUB_RESULT, /* seq, call, status, bytes; data: all parts, the name, or why it failed */
     HUB_EVENT,  /* event, rank, code; text */

@@ -187,7 +187,7 @@ static void root_on_output(struct aqi_hub *hub, const struct hub_note *note)
 
 /* --- facts about ranks ---------------------------------------------------------------------- */
 
-static void root_on_took(struct aqi_hub *hub, const struct hub_note *note)
+static void root_on_consumed(struct aqi_hub *hub, const struct hub_note *note)
 {
     size_t *waiting = &hub->root->input_waiting;
     *waiting -= aqi_min(*waiting, note->bytes);
@@ -290,7 +290,7 @@ static const struct {
     [HUB_FAILED] = {false, root_on_failed},
     [HUB_CLOSED] = {false, root_on_closed},
     [HUB_SAY] = {false, root_on_say},
-    [HUB_TOOK] = {false, root_on_took},
+    [HUB_CONSUMED] = {false, root_on_consumed},
     [HUB_OUTPUT] = {true, root_on_output},
 };
 
