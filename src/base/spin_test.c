@@ -67,13 +67,13 @@ static void contend_waits_for_the_holder(void **state)
 static struct {
     struct aqi_big_lock lock;
     uint64_t sum;
-    atomic_bool came;
+    atomic_bool finished;
 } all;
 
 static void *poll_it(void *arg)
 {
     uint64_t mine = 0;
-    while (mine < ROUNDS || !atomic_load(&all.came)) {
+    while (mine < ROUNDS || !atomic_load(&all.finished)) {
         aqi_big_lock(&all.lock);
         all.sum++;
         aqi_big_unlock(&all.lock);
@@ -92,7 +92,7 @@ static void big_lock_lets_others_in(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, poll_it, NULL), 0);
     aqi_big_lock(&all.lock);
     aqi_big_unlock(&all.lock);
-    atomic_store(&all.came, true);
+    atomic_store(&all.finished, true);
     for (unsigned i = 0; i < THREADS; i++) {
         void *mine;
         pthread_join(threads[i], &mine);

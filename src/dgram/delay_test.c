@@ -18,8 +18,8 @@ static void test_computes_before_it_sends(void **state)
         net.now += MS;
     }
     assert_in_range(info_of(0).rtt, 1, 100 * US);
-    assert_int_equal(net.came[0], 50);
-    assert_int_equal(net.came[1], 51);
+    assert_int_equal(net.received[0], 50);
+    assert_int_equal(net.received[1], 51);
     pair_close();
 }
 
@@ -123,12 +123,12 @@ static void test_answer_lost_after_absence(void **state)
     net.now += 20 * MS;
     run(MS);
     assert_in_range(info_of(1).rto, 5 * MS, SECOND);
-    unsigned before = net.came[0];
+    unsigned before = net.received[0];
     say_and_run(0, 0, 20 * US);
     assert_int_equal(say(1, 0), AQ_OK);
     net.flying = 0;
     run(2 * MS);
-    assert_int_equal(net.came[0], before + 1);
+    assert_int_equal(net.received[0], before + 1);
     pair_close();
 }
 

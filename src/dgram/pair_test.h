@@ -30,10 +30,10 @@ static struct {
     struct aqi_dgram *end[ENDS];
     uint64_t now, random;
     bool cut[NETWORKS];
-    bool data_cut;       /* the first network carries no DATA */
-    size_t most;         /* bytes of the largest packet that the second carries; 0: any */
-    unsigned loss;       /* in 1/1000 */
-    unsigned came[ENDS]; /* messages received by each, and the sum of their numbers */
+    bool data_cut;           /* the first network carries no DATA */
+    size_t most;             /* bytes of the largest packet that the second carries; 0: any */
+    unsigned loss;           /* in 1/1000 */
+    unsigned received[ENDS]; /* messages received by each, and the sum of their numbers */
     uint64_t sum[ENDS];
     unsigned silent[ENDS], lost[ENDS]; /* reports about each end to the other; the last report: */
     uint64_t waited;
@@ -89,7 +89,7 @@ static inline void pair_deliver(void *arg, uint32_t source, bool request, unsign
     uint32_t number;
     (void)arg, (void)request, (void)len;
     memcpy(&number, message + 4, sizeof(number));
-    net.came[1 - source]++;
+    net.received[1 - source]++;
     net.sum[1 - source] += number;
 }
 

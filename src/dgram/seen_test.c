@@ -9,7 +9,7 @@
 
 enum { NUMBERS = 20000, AHEAD = 3000 };
 
-static bool came[NUMBERS];
+static bool arrived[NUMBERS];
 
 static void check_words(const struct dgram_seen *seen, uint32_t first, unsigned base,
                         unsigned highest)
@@ -21,7 +21,7 @@ static void check_words(const struct dgram_seen *seen, uint32_t first, unsigned 
     for (unsigned i = 0; i < 64 * n; i++) {
         unsigned number = base + 1 + i;
         bool there = (words[i / 64] >> i % 64 & 1) != 0;
-        assert_int_equal(there, number < highest && came[number]);
+        assert_int_equal(there, number < highest && arrived[number]);
     }
     assert_int_equal(seen->highest, (uint32_t)(first + highest));
 }
@@ -33,18 +33,18 @@ static void in_any_order(void **state)
         struct dgram_seen seen = {.base = firsts[f], .highest = firsts[f]};
         unsigned base = 0, highest = 0;
         uint64_t dice = f + 1;
-        memset(came, 0, sizeof(came));
+        memset(arrived, 0, sizeof(arrived));
         while (base < NUMBERS - AHEAD) {
             dice = dice * 6364136223846793005u + 1442695040888963407u;
             unsigned number = base + (unsigned)(dice >> 33) % (dice >> 63 ? 4 : AHEAD);
             uint32_t seq = firsts[f] + number;
             assert_true(dgram_seen_fits(&seen, seq));
-            assert_int_equal(dgram_seen_has(&seen, seq), came[number]);
-            if (came[number]) continue;
+            assert_int_equal(dgram_seen_has(&seen, seq), arrived[number]);
+            if (arrived[number]) continue;
             dgram_seen_mark(&seen, seq);
-            came[number] = true;
+            arrived[number] = true;
             if (number >= highest) highest = number + 1;
-            while (came[base])
+            while (arrived[base])
                 base++;
             assert_int_equal(seen.base, (uint32_t)(firsts[f] + base));
             if (dice % 64 == 0) check_words(&seen, firsts[f], base, highest);

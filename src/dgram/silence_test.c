@@ -52,7 +52,7 @@ static void test_silent_later(void **state)
         assert_int_equal(net.lost[0] + net.lost[1], 0);
         net.cut[0] = false;
         run(2 * SECOND);
-        assert_int_equal(net.came[1], 2);
+        assert_int_equal(net.received[1], 2);
         pair_close();
     }
 }
@@ -68,7 +68,7 @@ static void test_not_silent(void **state)
         net.cut[0] = false;
         run(3 * SECOND);
     }
-    assert_int_equal(net.came[1], 10);
+    assert_int_equal(net.received[1], 10);
     expect_silent(0);
     assert_int_equal(net.lost[0] + net.lost[1], 0);
     pair_close();

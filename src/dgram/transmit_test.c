@@ -33,9 +33,9 @@ static void put_what_is_apart(unsigned loss, bool authenticates)
     for (unsigned i = 1; i < MESSAGES; i++) {
         assert_int_equal(say(0, i), AQ_OK);
         say_and_run(1, i, 300 * MS);
-        assert_int_equal(net.came[0], i);
+        assert_int_equal(net.received[0], i);
     }
-    assert_int_equal(net.came[1], MESSAGES);
+    assert_int_equal(net.received[1], MESSAGES);
     assert_int_equal(net.lost[0] + net.lost[1] + net.silent[0] + net.silent[1], 0);
     assert_true(net.complete < 2);
 

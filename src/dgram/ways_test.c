@@ -22,7 +22,7 @@ static void test_connects(void **state)
         net.cut[0] = rows[i].cut;
         net.data_cut = rows[i].data_cut;
         say_and_run(0, 1, rows[i].within);
-        assert_int_equal(net.came[1], 1);
+        assert_int_equal(net.received[1], 1);
         assert_int_equal(way_of(0), rows[i].way);
         assert_int_equal(way_of(1), rows[i].way);
         pair_close();
@@ -37,13 +37,13 @@ static void test_moves(void **state)
         say_and_run(0, 1, SECOND);
         net.cut[0] = true;
         say_and_run(from, 2, 2 * SECOND);
-        assert_int_equal(net.came[0] + net.came[1], 2);
+        assert_int_equal(net.received[0] + net.received[1], 2);
         assert_int_equal(way_of(0), 1);
         assert_int_equal(way_of(1), 1);
         net.cut[0] = false;
         net.cut[1] = true;
         say_and_run(1 - from, 3, 2 * SECOND);
-        assert_int_equal(net.came[0] + net.came[1], 3);
+        assert_int_equal(net.received[0] + net.received[1], 3);
         assert_int_equal(way_of(0), 0);
         assert_int_equal(way_of(1), 0);
         /* A replayed MOVE has no effect. */
@@ -68,14 +68,14 @@ static void test_moves_to_smaller(void **state)
         assert_int_equal(say_much(from, 2, 40000), AQ_OK);
         run(2500 * MS);
         assert_int_equal(way_of(from), 0);
-        for (unsigned i = 0; i < 60 && net.came[0] + net.came[1] < 2; i++)
+        for (unsigned i = 0; i < 60 && net.received[0] + net.received[1] < 2; i++)
             run(100 * MS);
-        assert_int_equal(net.came[0] + net.came[1], 2);
+        assert_int_equal(net.received[0] + net.received[1], 2);
         assert_int_equal(way_of(from), 1);
         assert_int_equal(net.usable, 992);
         assert_int_equal(say_much(from, 3, 40000), AQ_OK);
         run(SECOND);
-        assert_int_equal(net.came[0] + net.came[1], 3);
+        assert_int_equal(net.received[0] + net.received[1], 3);
         pair_close();
     }
 }
@@ -91,7 +91,7 @@ static void test_stays(void **state)
     net.cut[0] = false;
     run(SECOND);
     assert_int_equal(way_of(0), 0);
-    assert_int_equal(net.came[1], 2);
+    assert_int_equal(net.received[1], 2);
     assert_int_equal(net.usable, 0);
     pair_close();
 }
@@ -107,8 +107,8 @@ static void test_closes(void **state)
     assert_int_equal(way_of(1), NETWORKS);
     for (uint32_t from = 0; from < ENDS; from++)
         say_and_run(from, 2, SECOND);
-    assert_int_equal(net.came[0], 1);
-    assert_int_equal(net.came[1], 2);
+    assert_int_equal(net.received[0], 1);
+    assert_int_equal(net.received[1], 2);
     pair_close();
 }
 
@@ -134,9 +134,9 @@ static void test_any_cuts(void **state)
         }
         run(20 * SECOND);
         for (uint32_t i = 0; i < ENDS; i++) {
-            if (net.came[1 - i] != said[i] || net.sum[1 - i] != sum[i])
+            if (net.received[1 - i] != said[i] || net.sum[1 - i] != sum[i])
                 fail_msg("seed %u: %u of %u messages of %u have come", (unsigned)seed,
-                         net.came[1 - i], said[i], i);
+                         net.received[1 - i], said[i], i);
         }
         assert_int_equal(net.lost[0] + net.lost[1], 0);
         pair_close();

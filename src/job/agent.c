@@ -211,7 +211,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     peer->open = true;
     agent.children++;
     aqi_link_set_owner(link, peer);
-    if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, call->from);
+    if (agent.params.attached != NULL) agent.params.attached(agent.params.hub.arg, call->from);
 }
 
 static void agent_drop(struct agent_peer *peer, aq_status status, const char *why)
@@ -219,8 +219,8 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
     bool open = peer->open, called = peer->called;
     uint32_t number = agent_number(peer);
     agent_peer_reset(peer);
-    if (open && !called && status != AQ_OK && agent.params.torn != NULL)
-        agent.params.torn(agent.params.hub.arg, number, why);
+    if (open && !called && status != AQ_OK && agent.params.disconnected != NULL)
+        agent.params.disconnected(agent.params.hub.arg, number, why);
     if (open)
         aqi_hub_link_lost(agent.hub, number, status == AQ_OK || status == AQ_EPEER, why);
     else if (called)

@@ -22,10 +22,10 @@ struct aqi_agent_params {
     /* The addresses of an agent up the tree: "10.0.0.7:40000,…". NULL: unreachable. */
     const char *(*where)(void *arg, uint32_t agent);
     /* An agent has attached here. May be NULL. */
-    void (*came)(void *arg, uint32_t agent);
+    void (*attached)(void *arg, uint32_t agent);
     /* The link of an agent below has failed, perhaps before all output of its ranks arrived; also
      * called after the end of the job. May be NULL. */
-    void (*torn)(void *arg, uint32_t agent, const char *why);
+    void (*disconnected)(void *arg, uint32_t agent, const char *why);
     const char *ports; /* AQ_CONTROL_PORTS */
 };
 

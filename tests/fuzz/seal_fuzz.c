@@ -85,7 +85,7 @@ struct way {
     uint8_t bytes[PENDING];
     size_t len;
     size_t sizes[FRAMES];
-    unsigned sent, came;
+    unsigned sent, arrived;
     bool tampered;
 };
 
@@ -118,9 +118,9 @@ static aq_status way_deliver(struct way *way, size_t len)
     struct aqi_seal_frame frame;
     aq_status status;
     while ((status = aqi_seal_take(&way->end[1], &at, &len, &frame)) == AQ_OK) {
-        fuzz_require(way->came < way->sent, "no frame arrives that was not sent");
-        fuzz_require(frame.kind == KIND && frame.len == way->sizes[way->came], "of its length");
-        fill(expected, frame.len, way->came++);
+        fuzz_require(way->arrived < way->sent, "no frame arrives that was not sent");
+        fuzz_require(frame.kind == KIND && frame.len == way->sizes[way->arrived], "of its length");
+        fill(expected, frame.len, way->arrived++);
         fuzz_require(memcmp(frame.bytes, expected, frame.len) == 0, "with its bytes");
     }
     fuzz_require(status == AQ_AGAIN || way->tampered, "an unaltered stream gets through");
@@ -161,7 +161,7 @@ static void check_way(const uint8_t *script, size_t len)
             way_tamper(&way, script[i] % 8 - 5, n);
     }
     if (status == AQ_AGAIN) status = way_deliver(&way, way.len);
-    fuzz_require(way.tampered || way.came == way.sent, "everything sent has arrived");
+    fuzz_require(way.tampered || way.arrived == way.sent, "everything sent has arrived");
     aqi_seal_close(&way.end[0]);
     aqi_seal_close(&way.end[1]);
 }

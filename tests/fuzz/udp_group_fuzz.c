@@ -44,20 +44,20 @@ static void check_numbers(const uint8_t *bytes, size_t len)
 {
     enum { SENDERS = 8, NUMBERS = 4096 };
     static struct udp_group_seen seen;
-    static bool came[SENDERS][NUMBERS];
+    static bool arrived[SENDERS][NUMBERS];
     uint64_t last[SENDERS], highest[SENDERS] = {0};
     memset(&seen, 0, sizeof(seen));
-    memset(came, 0, sizeof(came));
+    memset(arrived, 0, sizeof(arrived));
     for (unsigned s = 0; s < SENDERS; s++)
         last[s] = NUMBERS / 2;
     for (size_t i = 0; i + 2 <= len; i += 2) {
         unsigned s = bytes[i] % SENDERS;
         uint64_t number = (last[s] + bytes[i + 1] - 128) % NUMBERS;
         bool late = highest[s] >= number + UDP_GROUP_WINDOW;
-        bool first = number != 0 && !late && !came[s][number];
+        bool first = number != 0 && !late && !arrived[s][number];
         fuzz_require(udp_group_is_new(&seen, s, number) == first,
                      "a number is new if it has not arrived before and is not too late");
-        came[s][number] = came[s][number] || first;
+        arrived[s][number] = arrived[s][number] || first;
         if (first) highest[s] = aqi_max(highest[s], number);
         last[s] = number;
     }

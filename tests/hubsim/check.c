@@ -113,7 +113,7 @@ static void check_complete(struct sim *sim, const struct rank *rank)
             if (!check_before(checks, k, rank->heard[i]) || check_has_heard(rank, k) ||
                 (key->type == AQI_BOOT_PEER_LOST && key->rank == rank->number) ||
                 (key->type == AQI_BOOT_AGREED &&
-                 !hub_set_has(checks->agrees[key->rank].came, rank->number)))
+                 !hub_set_has(checks->agrees[key->rank].arrived, rank->number)))
                 continue;
             sim_fail(
                 sim,
@@ -189,16 +189,16 @@ void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *
     }
     if (state->answered) {
         REQUIRE(sim,
-                state->status == message->status && memcmp(state->came, set->bytes, bytes) == 0,
+                state->status == message->status && memcmp(state->arrived, set->bytes, bytes) == 0,
                 "rank %u gets another answer to agreement %u than others", rank->number, number);
         return;
     }
     state->answered = true;
     state->status = message->status;
-    memcpy(state->came, set->bytes, bytes);
+    memcpy(state->arrived, set->bytes, bytes);
     for (uint32_t i = 0; i < sim->plan->ranks; i++) {
         const struct rank *other = &sim->ranks[i];
-        if (hub_set_has(state->came, i))
+        if (hub_set_has(state->arrived, i))
             REQUIRE(sim, hub_set_has(state->asked, i),
                     "agreement %u has rank %u, which has not asked", number, i);
         else if (hub_set_has(sim->plan->agrees[number].members, i) && other->running &&

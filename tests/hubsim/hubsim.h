@@ -234,7 +234,7 @@ uint64_t link_delay(struct sim *sim);
 struct agree_state {
     bool answered;
     int32_t status;
-    uint8_t asked[1250], came[1250];
+    uint8_t asked[1250], arrived[1250];
 };
 
 struct key { /* a notification: of a death, an agreement, the end */

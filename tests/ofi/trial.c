@@ -85,7 +85,7 @@ static int endpoint_is_small(void)
 #define PUT    "Longs are put before their header is sent"
 
 static const struct row {
-    const char *breaks, *tried, *came;
+    const char *breaks, *tried, *error;
     const char *instead; /* NULL: it does not open */
 } rows[] = {
     {"itself", "a message to itself", LATE "had been sent but had not arrived",
@@ -141,7 +141,7 @@ static void broken(void **state)
     says(text, "tcp;ofi_rxm on ");
     says(text, "AQ_OFI_PROVIDER");
     says(text, row->tried);
-    says(text, row->came);
+    says(text, row->error);
     assert_int_equal(st, row->instead != NULL ? AQ_OK : AQ_ENOTSUP);
     if (st == AQ_OK) check_open(row, tp);
 }

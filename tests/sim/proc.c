@@ -406,11 +406,11 @@ static void proc_help(struct sim_proc *proc)
                 "process %u: a message is delivered while it computes", proc->id);
 }
 
-static unsigned proc_progress(struct sim_proc *proc, bool came)
+static unsigned proc_progress(struct sim_proc *proc, bool received)
 {
     struct sim *sim = proc->sim;
     const struct sim_plan *plan = &sim->plan;
-    bool due = aqi_dgram_deadline(proc->dgram) <= sim->now, calm = !came && proc->nested == 0;
+    bool due = aqi_dgram_deadline(proc->dgram) <= sim->now, calm = !received && proc->nested == 0;
     uint64_t polls = proc->polls, delivered = proc->delivered;
     unsigned things = aqi_dgram_progress(proc->dgram, proc->nested == 0, sim->now);
     if (proc->polls != polls || !calm) return things; /* a handler has waited */
@@ -480,11 +480,11 @@ static void proc_poll(struct sim *sim, uint64_t serial, void *arg)
     }
     SIM_REQUIRE(sim, sim->now < sim->give_up, "the run does not end");
     proc->polls++;
-    bool came = proc_receive(proc) != 0;
-    bool did = proc_progress(proc, came) != 0;
+    bool received = proc_receive(proc) != 0;
+    bool did = proc_progress(proc, received) != 0;
     if (proc->nested == 0) work_poll(proc);
     proc_check(proc);
-    proc_schedule(proc, !came && !did);
+    proc_schedule(proc, !received && !did);
 }
 
 void proc_wait(struct sim_proc *proc)

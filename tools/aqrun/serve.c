@@ -107,7 +107,7 @@ void serve_report_missing(const char *why)
     aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
-static void serve_torn(void *arg, uint32_t agent, const char *why)
+static void serve_disconnected(void *arg, uint32_t agent, const char *why)
 {
     (void)arg, (void)agent;
     serve_report_missing(why);
@@ -125,8 +125,8 @@ void serve_open(const struct aqi_hub_params *given, const char *ports)
     struct aqi_agent_params params = {.hub = *given,
                                       .local_ranks = job.count,
                                       .where = tree_addresses_of,
-                                      .came = tree_attached,
-                                      .torn = serve_torn,
+                                      .attached = tree_attached,
+                                      .disconnected = serve_disconnected,
                                       .ports = ports};
     alike_open(serve_say_line);
     params.hub.program = job.options.command[0];

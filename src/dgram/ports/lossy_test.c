@@ -47,7 +47,7 @@ static struct run run_through(const struct aqi_port_weather *weather, unsigned b
     return run;
 }
 
-static unsigned came(const struct arrivals *arrivals, unsigned times)
+static unsigned arrived_times(const struct arrivals *arrivals, unsigned times)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < PACKETS; i++)
@@ -74,7 +74,7 @@ static void fair_weather_changes_nothing(void **state)
 {
     struct run run = run_through(&(struct aqi_port_weather){.seed = 1}, BURST);
     assert_int_equal(run.arrivals->count, PACKETS);
-    assert_int_equal(came(run.arrivals, 1), PACKETS);
+    assert_int_equal(arrived_times(run.arrivals, 1), PACKETS);
     assert_int_equal(overtaken(run.arrivals), 0);
     end(&run);
 }
@@ -85,21 +85,21 @@ static void each_fault_has_its_rate(void **state)
     for (size_t i = 0; i < AQI_COUNT_OF(rates); i++) {
         unsigned rate = rates[i];
         struct run run = run_through(&(struct aqi_port_weather){.loss = rate, .seed = 2}, BURST);
-        assert_rate(came(run.arrivals, 0), rate);
-        assert_int_equal(came(run.arrivals, 0) + came(run.arrivals, 1), PACKETS);
+        assert_rate(arrived_times(run.arrivals, 0), rate);
+        assert_int_equal(arrived_times(run.arrivals, 0) + arrived_times(run.arrivals, 1), PACKETS);
         assert_int_equal(overtaken(run.arrivals), 0);
         end(&run);
         run = run_through(&(struct aqi_port_weather){.duplication = rate, .seed = 3}, BURST);
-        assert_rate(came(run.arrivals, 2), rate);
-        assert_int_equal(came(run.arrivals, 2) + came(run.arrivals, 1), PACKETS);
+        assert_rate(arrived_times(run.arrivals, 2), rate);
+        assert_int_equal(arrived_times(run.arrivals, 2) + arrived_times(run.arrivals, 1), PACKETS);
         end(&run);
         run = run_through(&(struct aqi_port_weather){.corruption = rate, .seed = 4}, BURST);
         assert_rate(run.arrivals->altered, rate);
-        assert_int_equal(came(run.arrivals, 0), run.arrivals->altered);
+        assert_int_equal(arrived_times(run.arrivals, 0), run.arrivals->altered);
         assert_int_equal(run.arrivals->count, PACKETS);
         end(&run);
         run = run_through(&(struct aqi_port_weather){.reordering = rate, .seed = 5}, 1);
-        assert_int_equal(came(run.arrivals, 1), PACKETS);
+        assert_int_equal(arrived_times(run.arrivals, 1), PACKETS);
         assert_int_equal(run.arrivals->count, PACKETS);
         assert_true(overtaken(run.arrivals) > PACKETS * rate / 2000);
         assert_true(overtaken(run.arrivals) <= 2 * PACKETS * rate / 1000);

@@ -404,9 +404,9 @@ static uint64_t socket_waited(struct socket_port *self, struct msghdr *message)
     if (AQI_LIKELY(self->clock == 0)) return 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_TIMESTAMPNS) {
-            struct timespec came;
-            memcpy(&came, CMSG_DATA(c), sizeof(came));
-            uint64_t at = socket_ns(&came);
+            struct timespec arrival;
+            memcpy(&arrival, CMSG_DATA(c), sizeof(arrival));
+            uint64_t at = socket_ns(&arrival);
             self->dated = self->dated || at <= self->clock;
             if (!self->dated) return AQI_DGRAM_NEVER;
             return at <= self->clock ? self->clock - at : 0;

@@ -10,12 +10,12 @@ static void an_agent_that_attached_elsewhere_is_not_missing(void **state)
     static const char why[] = "the session has ended";
     const struct hub_note failed = {
         .type = HUB_FAILED, .rank = 3, .code = 1, .data = why, .len = strlen(why)};
-    for (int came = 0; came < 2; came++) {
+    for (int attached = 0; attached < 2; attached++) {
         open_one(0);
         attach(1, 1, 0);
-        if (came) attach(3, 1, 0);
+        if (attached) attach(3, 1, 0);
         fact(1, 1, 1, &failed);
-        assert_int_equal(aqi_hub_ending(one.hub), !came);
+        assert_int_equal(aqi_hub_ending(one.hub), !attached);
         aqi_hub_close(one.hub);
     }
 }

@@ -118,7 +118,7 @@ static void peer_that_keeps_breaking_is_lost(void **state)
 {
     ofi_config.repair_ns = 60 * SECOND;
     for (unsigned s = 1; s <= 61; s++) {
-        ofi_flush_broken(&ofi, &peer, "torn");
+        ofi_flush_broken(&ofi, &peer, "reset");
         assert_int_equal(ofi.look_at, 0);
         (void)ofi_flush_look(&ofi, &peer, s * SECOND);
         assert_false(peer.rdma.down);
@@ -126,17 +126,17 @@ static void peer_that_keeps_breaking_is_lost(void **state)
     peer.asked = true; /* an answer: all is well */
     ofi_flush_received(&ofi, &peer, 2, peer.question);
     for (unsigned s = 100; s <= 160; s++) {
-        ofi_flush_broken(&ofi, &peer, "torn");
+        ofi_flush_broken(&ofi, &peer, "reset");
         (void)ofi_flush_look(&ofi, &peer, s * SECOND);
         assert_false(peer.rdma.down);
     }
-    ofi_flush_broken(&ofi, &peer, "torn");
+    ofi_flush_broken(&ofi, &peer, "reset");
     (void)ofi_flush_look(&ofi, &peer, 161 * SECOND);
     assert_true(peer.rdma.down);
     assert_ptr_equal(ofi.rdma.lost, &peer);
     assert_non_null(strstr(peer.rdma.why, "61 s"));
     assert_non_null(strstr(peer.rdma.why, "AQ_OFI_REPAIR_TIMEOUT"));
-    assert_non_null(strstr(peer.rdma.why, "torn"));
+    assert_non_null(strstr(peer.rdma.why, "reset"));
 }
 
 static ssize_t nothing_read(struct fid_cq *cq, void *buf, size_t count)
@@ -154,10 +154,10 @@ static void thread_whose_clock_is_older_breaks_nothing(void **state)
     ofi.rdma.params.size = 4;
     ofi.cq = &queue;
     ofi_config.repair_ns = 60 * SECOND;
-    ofi_flush_broken(&ofi, &peer, "torn");
+    ofi_flush_broken(&ofi, &peer, "reset");
     (void)ofi_progress(&ofi.rdma.tp, AQI_PROGRESS_ALL, 2 * SECOND);
     assert_int_equal(peer.broken, 2 * SECOND);
-    ofi_flush_broken(&ofi, &peer, "torn again");
+    ofi_flush_broken(&ofi, &peer, "reset again");
     (void)ofi_progress(&ofi.rdma.tp, AQI_PROGRESS_ALL, 1 * SECOND);
     assert_false(peer.rdma.down);
     assert_int_equal(ofi.rdma.now, 2 * SECOND);

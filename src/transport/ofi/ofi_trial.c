@@ -48,7 +48,7 @@ struct ofi_trial {
     uint64_t limit;     /* in ns */
     unsigned looks;     /* all polls, */
     unsigned late;      /* and those after `limit` */
-    char came[256];     /* the error, if the test failed */
+    char error[256];    /* the error, if the test failed */
 };
 
 static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...) AQI_PRINTF(2, 3);
@@ -56,13 +56,13 @@ static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    vsnprintf(trial->came, sizeof(trial->came), fmt, args);
+    vsnprintf(trial->error, sizeof(trial->error), fmt, args);
     va_end(args);
 }
 
 static bool ofi_trial_failed(const struct ofi_trial *trial)
 {
-    return trial->came[0] != 0;
+    return trial->error[0] != 0;
 }
 
 /* --- bytes that can be recognized ------------------------------------------------------------ */
@@ -262,10 +262,10 @@ static void ofi_trial_many(struct ofi_trial *trial, const struct ofi_trial_row *
         ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
         ofi_trial_wait(trial);
     }
-    bool came = !ofi_trial_failed(trial);
+    bool arrived = !ofi_trial_failed(trial);
     while (!trial->released && !ofi_trial_failed(trial))
         (void)ofi_trial_look(trial);
-    if (came && ofi_trial_failed(trial))
+    if (arrived && ofi_trial_failed(trial))
         ofi_trial_say(trial, "a buffer with no room for the next message was not released");
 }
 
@@ -436,7 +436,7 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
 
 /* Switch the failed feature off, or reject the provider. */
 static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row *row,
-                                 const char *came)
+                                 const char *error)
 {
     const char *provider = ofi_name(ofi), *domain = ofi->info->domain_attr->name;
     unsigned part = row->without;
@@ -449,14 +449,14 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
         if (ofi_trial_parts[i].part != part) continue;
         aqi_log(ofi_trial_parts[i].level, "ofi",
                 "%s on %s: self-test of %s: %s: %s; set %s or %s to choose another", provider,
-                domain, row->what, came, ofi_trial_parts[i].instead,
+                domain, row->what, error, ofi_trial_parts[i].instead,
                 aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "ofi",
                     "%s on %s: self-test of %s: %s: set %s or %s to choose another; \"fi_info -t "
                     "FI_EP_RDM\" lists them",
-                    provider, domain, row->what, came, aqi_setting_variable("AQ_OFI_PROVIDER"),
+                    provider, domain, row->what, error, aqi_setting_variable("AQ_OFI_PROVIDER"),
                     aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
@@ -471,7 +471,7 @@ static aq_status ofi_trial_attempt(struct ofi_tp *ofi, bool *again)
     if (ofi_config.self_test_ns != 0 && (ofi->without & OFI_ITSELF) == 0)
         failed = ofi_trial_run(&trial);
     if (failed != NULL) {
-        st = ofi_trial_judge(ofi, failed, trial.came);
+        st = ofi_trial_judge(ofi, failed, trial.error);
         *again = st == AQ_OK;
         ofi_endpoint_close(ofi); /* then nothing uses the trial's memory */
     }

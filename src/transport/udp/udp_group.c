@@ -37,7 +37,7 @@ struct group_tp {
     uint64_t number;
     struct udp_group_seen seen;
     unsigned char *buffer;
-    uint64_t came;            /* when the latest one arrived */
+    uint64_t arrived_at;      /* when the latest one arrived */
     _Atomic uint64_t look_at; /* when to poll next */
     bool gone;
 };
@@ -284,8 +284,8 @@ static unsigned udp_group_receive(struct group_tp *group, uint64_t now)
         udp_group_take(group, len);
         n++;
     }
-    if (n != 0) group->came = now;
-    uint64_t pause = aqi_min(aqi_max((now - group->came) / 16, GROUP_PAUSE), GROUP_LONGEST);
+    if (n != 0) group->arrived_at = now;
+    uint64_t pause = aqi_min(aqi_max((now - group->arrived_at) / 16, GROUP_PAUSE), GROUP_LONGEST);
     atomic_store_explicit(&group->look_at, n != 0 ? 0 : now + pause, memory_order_relaxed);
     if (AQI_UNLIKELY(st == AQ_ESYS) && !group->gone) {
         group->gone = true;
