@@ -323,7 +323,7 @@ void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct
 }
 
 /* ns until the oldest packet is retransmitted: the delays of tail probes, then the timeout. */
-static uint64_t ack_patience(const struct dgram_conn *conn)
+static uint64_t ack_probe_timeout(const struct dgram_conn *conn)
 {
     uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
     if (conn->tails == ACK_TAILS || conn->backoff != 0) return timeout;
@@ -338,7 +338,7 @@ void dgram_ack_set_probe(struct dgram_env *env, struct dgram_conn *conn)
         const struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL) continue;
         uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : env->now;
-        uint64_t at = sent + ack_patience(conn);
+        uint64_t at = sent + ack_probe_timeout(conn);
         conn->probe_at = aqi_min(conn->probe_at, aqi_min(at, tx->overdue_at));
     }
     if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
@@ -356,12 +356,12 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer)
         dgram_make_ready(env, peer);
         return;
     }
-    uint64_t patience = ack_patience(conn);
+    uint64_t timeout = ack_probe_timeout(conn);
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
         struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL || oldest->sent == 0) continue;
-        if (aqi_max(oldest->sent, tx->probed) + patience > env->now) continue;
+        if (aqi_max(oldest->sent, tx->probed) + timeout > env->now) continue;
         tx->probed = env->now;
         ack_lost(conn, oldest);
         if (conn->probes < AQI_DGRAM_CHANNELS) conn->probes++;
@@ -369,7 +369,7 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer)
     dgram_count(env, AQI_DGRAM_TIMEOUTS);
     dgram_make_ready(env, peer);
     ack_end_doubt(conn);
-    if (patience < dgram_pace_timeout(&conn->pace, 0)) {
+    if (timeout < dgram_pace_timeout(&conn->pace, 0)) {
         conn->tails++;
         return;
     }

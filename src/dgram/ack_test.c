@@ -190,7 +190,7 @@ static void how_long_answers_take_is_learnt(void **state)
 }
 
 /* All answers come at once except every twentieth, which a mean does not show. */
-static void spurious_probes_make_patient(void **state)
+static void spurious_probes_back_off(void **state)
 {
     open_friends();
     uint64_t before = 0, counted[2];
@@ -216,16 +216,16 @@ static void acknowledgements_tell_what_was_needed(void **state)
     static const struct {
         bool lost, late, unheard; /* the packet is lost; it is late; its acknowledgement is lost */
         bool twice;               /* the network repeats the next one */
-        unsigned patience;        /* afterwards; 4 before */
+        unsigned backoff;         /* afterwards; 4 before */
     } cases[] = {
-        {.lost = true, .patience = 2},
-        {.late = true, .patience = 8},
-        {.unheard = true, .patience = 2},
-        {.lost = true, .twice = true, .patience = 2},
+        {.lost = true, .backoff = 2},
+        {.late = true, .backoff = 8},
+        {.unheard = true, .backoff = 2},
+        {.lost = true, .twice = true, .backoff = 2},
     };
     for (unsigned i = 0; i < AQI_COUNT_OF(cases); i++) {
         open_friends();
-        const unsigned one = friends()->pace.patience;
+        const unsigned one = friends()->pace.backoff;
         uint64_t resent = of_friend(AQI_DGRAM_RESENT);
         send();
         if (cases[i].lost) world.flying = 0;
@@ -235,7 +235,7 @@ static void acknowledgements_tell_what_was_needed(void **state)
             for (unsigned k = 0; cases[i].unheard && k < world.flying; k++)
                 if (world.wire[k].from == VICTIM) world.flying = 0;
         }
-        friends()->pace.patience = 4 * one;
+        friends()->pace.backoff = 4 * one;
         step();
         absent = false;
         pass(100 * US);
@@ -252,8 +252,8 @@ static void acknowledgements_tell_what_was_needed(void **state)
         send();
         world.flying = 0;
         pass(2000 * US);
-        double factor = (double)friends()->pace.patience / one;
-        assert_true(factor > cases[i].patience - 0.5 && factor <= cases[i].patience);
+        double factor = (double)friends()->pace.backoff / one;
+        assert_true(factor > cases[i].backoff - 0.5 && factor <= cases[i].backoff);
         close_world();
     }
 }
@@ -266,7 +266,7 @@ int main(void)
         cmocka_unit_test(reordering_is_learnt),
         cmocka_unit_test(a_peer_that_computes_is_not_stormed),
         cmocka_unit_test(how_long_answers_take_is_learnt),
-        cmocka_unit_test(spurious_probes_make_patient),
+        cmocka_unit_test(spurious_probes_back_off),
         cmocka_unit_test(acknowledgements_tell_what_was_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,9 +31,9 @@ enum {
     CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try */
     CONNECT_LAST_PAUSE = 500000000,
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
-    CONNECT_ANEW = 10,    /* tries before starting over: the challenge may be too old */
-    CONNECT_GOING_ON = 7, /* number of the first try of a resumed search, for longer pauses */
-    CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
+    CONNECT_ANEW = 10,       /* tries before starting over: the challenge may be too old */
+    CONNECT_GOING_ON = 7,    /* number of the first try of a resumed search, for longer pauses */
+    CONNECT_LARGE_TRIES = 2, /* tries with the largest packet alone */
     CONNECT_RESET_PAUSE = 1000000
 };
 
@@ -269,7 +269,7 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     /* If a buffer never holds a whole round, large packets must not take the room of small ones. */
     bool rising = conn->search.crowded && !conn->agreed;
     unsigned left = largest && !rising && connect_confirm_of(dgram, peer, peer->packet);
-    if (conn->agreed || (peer->tries < CONNECT_PATIENCE && left != 0)) return left != 0;
+    if (conn->agreed || (peer->tries < CONNECT_LARGE_TRIES && left != 0)) return left != 0;
     unsigned n = dgram_search_sizes(&conn->search, sizes);
     for (unsigned i = 0; i < n; i++)
         left += connect_confirm_of(dgram, peer, sizes[rising ? n - 1 - i : i]);
@@ -282,7 +282,7 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
+    if (conn->agreed || peer->tries <= CONNECT_LARGE_TRIES) return;
     enum dgram_verdict verdict = dgram_search_judge(&conn->search);
     if (verdict == DGRAM_NEARLY) peer->tries--; /* the next round is as long */
     if (verdict != DGRAM_FOUND) return;

@@ -16,8 +16,8 @@ enum {
     PACE_FEW = 8,          /* packets: with fewer, a single loss says little about the loss rate */
     PACE_TAIL = 10,        /* minimum delay of a probe beyond the usual response time: rto_min /
                             * PACE_TAIL */
-    PACE_ONE = 1024,       /* unit of patience */
-    PACE_PATIENT = 16,     /* largest patience, in that unit */
+    PACE_ONE = 1024,       /* unit of `backoff` */
+    PACE_BACKOFF = 16,     /* largest backoff, in that unit */
     PACE_FORGET = 256      /* responses over which it decays */
 };
 
@@ -33,7 +33,7 @@ void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t
                                 .reach_most = reach,
                                 .packet = packet,
                                 .growing = true,
-                                .patience = PACE_ONE,
+                                .backoff = PACE_ONE,
                                 .round_least = UINT64_MAX,
                                 .tokens = PACE_BURST};
 }
@@ -46,8 +46,8 @@ void dgram_pace_response(struct dgram_pace *pace, uint64_t ns)
         pace->response_var = ns / 2;
         return;
     }
-    /* Spurious probes double the patience, so there is about one in 180 responses, however late. */
-    pace->patience -= (pace->patience - PACE_ONE) / PACE_FORGET;
+    /* Spurious probes double the backoff, so there is about one in 180 responses, however late. */
+    pace->backoff -= (pace->backoff - PACE_ONE) / PACE_FORGET;
     uint64_t error = ns > pace->response ? ns - pace->response : pace->response - ns;
     pace->response_var = (3 * pace->response_var + error) / 4;
     pace->response = (7 * pace->response + ns) / 8;
@@ -211,17 +211,17 @@ uint64_t dgram_pace_tail(const struct dgram_pace *pace)
     if (pace->response == 0) return most;
     uint64_t margin = aqi_max(pace->rto_min / PACE_TAIL, pace->response);
     uint64_t tail = pace->response + aqi_max(margin, 4 * pace->response_var);
-    return aqi_min(tail * pace->patience / PACE_ONE, most);
+    return aqi_min(tail * pace->backoff / PACE_ONE, most);
 }
 
 void dgram_pace_probe_needed(struct dgram_pace *pace)
 {
-    pace->patience = (unsigned)aqi_max(pace->patience / 2, PACE_ONE);
+    pace->backoff = (unsigned)aqi_max(pace->backoff / 2, PACE_ONE);
 }
 
 void dgram_pace_probe_spurious(struct dgram_pace *pace)
 {
-    pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
+    pace->backoff = (unsigned)aqi_min(2 * pace->backoff, PACE_BACKOFF * PACE_ONE);
 }
 
 /* Bytes that may leave at once: after the program has computed, as many as could have been sent

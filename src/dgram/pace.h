@@ -31,7 +31,7 @@ struct dgram_pace {
     uint64_t base;    /* the smallest recent RTT: that of the path itself */
     uint64_t base_at; /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
-    unsigned patience; /* factor of dgram_pace_tail, in 1/PACE_ONE */
+    unsigned backoff; /* factor of dgram_pace_tail, in 1/PACE_ONE */
 
     size_t window, most, packet; /* bytes */
     size_t reach, reach_most;    /* limit of all bytes in flight to a receiver that computes */

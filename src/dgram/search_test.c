@@ -184,7 +184,7 @@ static void path_shrinks_during_the_search(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     path.carries = 640;
-    for (unsigned i = 0; i < 8; i++) /* rounds of half a second: part of the peer's patience */
+    for (unsigned i = 0; i < 8; i++) /* rounds of half a second: part of the peer's timeout */
         assert_int_equal(play(&search, &path), DGRAM_SILENT);
     assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     unsigned rounds = 0;

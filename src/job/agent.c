@@ -125,7 +125,7 @@ static void agent_attach(void *arg, uint32_t ancestor)
 static void agent_pause(void *arg, bool paused)
 {
     (void)arg;
-    if (agent.links != NULL) aqi_links_patient(agent.links, paused);
+    if (agent.links != NULL) aqi_links_ignore_silence(agent.links, paused);
 }
 
 /* --- the clock ------------------------------------------------------------------------------ */

@@ -24,7 +24,7 @@
 #define FORK_SLICE_MS    1000
 /* aqrun limits waits and reports missing ranks. If it has not done so this long after the limit,
  * it is considered unresponsive. */
-#define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
+#define FORK_GRACE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
     struct fork_event *next;
@@ -62,7 +62,7 @@ static const char *fork_agent(const struct fork_boot *fork)
  */
 static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, uint64_t *waited)
 {
-    if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
+    if (*waited >= aqi_job_config.start_timeout_ns + FORK_GRACE_NS)
         return aqi_fail(AQ_ETIMEOUT, "job",
                         "no answer from %s for %.3g s: it hangs or is stopped; end the job, or "
                         "raise AQ_START_TIMEOUT",

@@ -224,10 +224,10 @@ static void test_failing_to_join(void **state)
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_boot *boot;
-        const uint64_t patience_ns = aqi_job_config.start_timeout_ns;
+        const uint64_t timeout_ns = aqi_job_config.start_timeout_ns;
         if (cases[i].script == script_silence) aqi_job_config.start_timeout_ns = 100000000;
         assert_int_equal(join(cases[i].script, &boot), cases[i].status);
-        aqi_job_config.start_timeout_ns = patience_ns;
+        aqi_job_config.start_timeout_ns = timeout_ns;
         assert_null(boot);
         assert_non_null(strstr(aq_error_message(), cases[i].text));
         leave();
@@ -310,7 +310,7 @@ static void test_allgather_in_pieces(void **state)
 static _Atomic int idle_rounds;
 
 /* Answers once the waiting rank has made this many rounds of its other work. */
-static void script_patient(struct launcher *self)
+static void script_slow(struct launcher *self)
 {
     struct aqi_control call;
     int passed = -1;
@@ -333,7 +333,7 @@ static void test_idle_hook(void **state)
 {
     struct aqi_boot *boot;
     char all[SIZE];
-    assert_int_equal(join(script_patient, &boot), AQ_OK);
+    assert_int_equal(join(script_slow, &boot), AQ_OK);
     boot->idle = idle;
     assert_int_equal(boot->kind->allgather(boot, "b", 1, all), AQ_OK);
     assert_memory_equal(all, "ab", SIZE);

@@ -385,16 +385,16 @@ void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
         link_failed(link, error);
 }
 
-void aqi_links_patient(struct aqi_links *links, bool patient)
+void aqi_links_ignore_silence(struct aqi_links *links, bool on)
 {
-    links->patient = patient;
+    links->ignore_silence = on;
 }
 
 /* Whether the link has been silent for too long. Data that arrived while this process was busy
  * counts. */
 static bool link_is_silent(struct aqi_link *link, uint64_t now)
 {
-    if (link->links->patient) link->received_ns = now;
+    if (link->links->ignore_silence) link->received_ns = now;
     uint64_t heard = link->received_ns, silence = link->links->config.silence_ns;
     if (now < heard + silence) return false;
     while (link->received_ns == heard && link_receive(link, 0))

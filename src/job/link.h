@@ -66,7 +66,7 @@ void aqi_links_close(struct aqi_links *links);
  * deadline for aqi_loop_once. */
 uint64_t aqi_links_tick(struct aqi_links *links, uint64_t now);
 /* While the job is stopped (Ctrl-Z), silent hosts are not declared dead. */
-void aqi_links_patient(struct aqi_links *links, bool patient);
+void aqi_links_ignore_silence(struct aqi_links *links, bool on);
 /* Number of links that have not ended. */
 size_t aqi_links_count(const struct aqi_links *links);
 

@@ -59,7 +59,7 @@ struct aqi_links {
     struct aqi_source listener;
     uint16_t port;
     bool only_v4;
-    bool patient;                  /* silence is ignored */
+    bool ignore_silence;           /* silence is ignored */
     uint64_t listen_ns;            /* when to accept again; UINT64_MAX: accepting is not paused */
     uint64_t stranger_ns;          /* when strangers may be reported again */
     unsigned strangers_unreported; /* number of strangers since the last report */

@@ -93,8 +93,8 @@ static void connect_idle(uint64_t silence_ns, uint64_t other_silence_ns)
 static void test_keep_alives(void **state)
 {
     for (unsigned i = 0; i < 2; i++) {
-        uint64_t impatient = 80 * SECONDS, patient = 4000 * SECONDS, beat = impatient / 4;
-        connect_idle(i == 0 ? impatient : patient, i == 0 ? patient : impatient);
+        uint64_t short_limit = 80 * SECONDS, long_limit = 4000 * SECONDS, beat = short_limit / 4;
+        connect_idle(i == 0 ? short_limit : long_limit, i == 0 ? long_limit : short_limit);
         uint64_t said = hosts[1].link->sent_ns, next;
         next = run_alone(1, said + beat - 1);
         assert_int_equal(sent, 0);
@@ -148,10 +148,10 @@ static void test_silence(void **state)
     assert_int_equal(hosts[1].ended, 0);
     assert_int_equal(hosts[1].frames, 1);
     heard = hosts[1].link->received_ns;
-    aqi_links_patient(hosts[1].links, true);
+    aqi_links_ignore_silence(hosts[1].links, true);
     run_alone(1, heard + 2 * silence);
     assert_int_equal(hosts[1].ended, 0);
-    aqi_links_patient(hosts[1].links, false);
+    aqi_links_ignore_silence(hosts[1].links, false);
     run_alone(1, heard + 3 * silence - 1);
     assert_int_equal(hosts[1].ended, 0);
     run_alone(1, heard + 3 * silence);

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALONE_PATIENCE_NS UINT64_C(86400000000000)
-#define ALONE_SILENCE_NS  UINT64_C(120000000000)
+#define ALONE_TIMEOUT_NS UINT64_C(86400000000000)
+#define ALONE_SILENCE_NS UINT64_C(120000000000)
 
 enum { ALONE_CONNECTIONS = 4096, ALONE_DATA = 2048, ALONE_SPINS_MIN = 16, ALONE_SPINS = 512 };
 
@@ -58,7 +58,7 @@ static void alone_configure(void)
     aqi_core_config.progress_thread = 0;
     aqi_core_config.conn_max = aqi_max(aqi_core_config.conn_max, ALONE_CONNECTIONS);
     aqi_core_config.conn_data = aqi_max(aqi_core_config.conn_data, ALONE_DATA);
-    aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
+    aqi_core_config.conn_timeout_ns = ALONE_TIMEOUT_NS;
     /* The owner of memory should not have to take part in a transfer. */
     aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);
     /* A process that was stopped for a minute is not dead. */
@@ -101,7 +101,7 @@ void lib_alone_close(void)
     alone_boot = NULL;
 }
 
-uint64_t lib_alone_patience(uint64_t ns)
+uint64_t lib_alone_set_close_timeout(uint64_t ns)
 {
     uint64_t last = aqi_core_config.conn_timeout_ns;
     aqi_core_config.conn_timeout_ns = ns;

@@ -15,15 +15,15 @@
  * counters are printed by lib_alone_close or at exit, with the name `front`. With `allows`, a
  * segment spans the whole address space, and `allows` decides, given the context of a connection,
  * what its peer may access there; it is not called for peers that reach memory without this
- * process, by shared memory or cross-memory attach. Until lib_alone_patience is called, opening and
- * closing connections has no time limit other than that of aq_connect_params.
+ * process, by shared memory or cross-memory attach. Until lib_alone_set_close_timeout is called,
+ * opening and closing connections has no time limit other than that of aq_connect_params.
  */
 aq_status lib_alone_open(const char *front,
                          bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world);
 void lib_alone_close(void);
 
 /* Set the limit, in ns, for closing a connection with operations in flight. Returns the old one. */
-uint64_t lib_alone_patience(uint64_t ns);
+uint64_t lib_alone_set_close_timeout(uint64_t ns);
 
 /*
  * Call, holding no locks, after each poll by the program that found nothing, the last `polls` of

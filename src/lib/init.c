@@ -130,7 +130,7 @@ static void init_await_announcement(void)
 {
     enum { TICK_NS = 100000 };
     const struct timespec tick = {.tv_nsec = TICK_NS};
-    uint64_t ticks = lib_patience_ns() / TICK_NS;
+    uint64_t ticks = lib_exit_timeout_ns() / TICK_NS;
     for (; ticks != 0 && !atomic_load(&lib.announced) && !atomic_load(&lib.job_ends); ticks--)
         (void)nanosleep(&tick, NULL);
 }

@@ -42,7 +42,7 @@ void lib_outputs_end(void);
 struct aqi_core_boot lib_core_boot(struct aqi_boot *boot);
 
 /* Time limit for the last steps of a process: less than aqrun allows. */
-uint64_t lib_patience_ns(void);
+uint64_t lib_exit_timeout_ns(void);
 /* When that time is up, call `expire` in a signal handler. */
 void lib_limit(void (*expire)(void));
 

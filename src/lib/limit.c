@@ -47,12 +47,12 @@ void lib_limit(void (*expire)(void))
 {
     atomic_store(&limit.expire, expire);
     signal(SIGALRM, SIG_IGN); /* drops a pending signal of the program's timer */
-    limit_set_timer(lib_patience_ns() / LIMIT_ROUNDS / 1000);
+    limit_set_timer(lib_exit_timeout_ns() / LIMIT_ROUNDS / 1000);
     signal(SIGALRM, limit_on_alarm);
     limit_unblock(SIGALRM); /* this may be the progress thread */
 }
 
-uint64_t lib_patience_ns(void)
+uint64_t lib_exit_timeout_ns(void)
 {
     return aqi_job_config.exit_timeout_ns / 2;
 }

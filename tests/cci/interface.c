@@ -43,7 +43,7 @@ static void expect_failure(cci_endpoint_t *endpoint, cci_os_handle_t fd)
     int status;
     while ((status = cci_get_event(endpoint, &event)) == CCI_EAGAIN) {
         struct pollfd wanted = {.fd = fd, .events = POLLIN};
-        CHECK(poll(&wanted, 1, PATIENCE * 1000) == 1);
+        CHECK(poll(&wanted, 1, TIMEOUT * 1000) == 1);
     }
     CHECK_OK(status);
     return_failure(event, endpoint);
@@ -51,7 +51,7 @@ static void expect_failure(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 
 static void await_up(const cci_device_t *device, cci_endpoint_t *endpoint)
 {
-    double limit = side_now() + PATIENCE;
+    double limit = side_now() + TIMEOUT;
     while (!is_up(device)) {
         cci_event_t *event;
         CHECK_STATUS(cci_get_event(endpoint, &event), CCI_EAGAIN);

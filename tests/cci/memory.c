@@ -93,7 +93,7 @@ static void many(void)
         else
             CHECK_OK(cci_send(pair.out, &i, sizeof(i), (void *)(uintptr_t)i, 0));
     }
-    for (double limit = side_now() + PATIENCE; done < DEEP || got < DEEP;) {
+    for (double limit = side_now() + TIMEOUT; done < DEEP || got < DEEP;) {
         cci_event_t *event;
         CHECK(side_now() < limit);
         if (cci_get_event(pair.caller, &event) == CCI_SUCCESS) {

@@ -51,7 +51,7 @@ static void stream(struct pair *pair, bool back, int flags)
     cci_connection_t *out = back ? pair->in : pair->out, *in = back ? pair->out : pair->in;
     bool silent = (flags & (CCI_FLAG_SILENT | CCI_FLAG_BLOCKING)) != 0;
     uint32_t sent = 0, done = silent ? MANY : 0, got = 0;
-    double limit = side_now() + PATIENCE;
+    double limit = side_now() + TIMEOUT;
     cci_event_t *event;
     while (got < MANY || done < MANY) {
         CHECK(side_now() < limit);
@@ -183,7 +183,7 @@ static void flood(void)
         CHECK(++sent < 2 * FLOOD);
     CHECK_STATUS(status, CCI_ENOBUFS);
     CHECK(sent > 16384);
-    for (double limit = side_now() + PATIENCE; got < sent;) {
+    for (double limit = side_now() + TIMEOUT; got < sent;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
@@ -224,7 +224,7 @@ static void pieces(void)
         if (round == WARM) before = allocated();
         for (int sent = 0; sent < BURST; sent++)
             CHECK_OK(cci_sendv(pair.out, parts, 2, NULL, CCI_FLAG_SILENT));
-        double limit = side_now() + PATIENCE;
+        double limit = side_now() + TIMEOUT;
         for (int got = 0; got < BURST;) {
             CHECK(side_now() < limit);
             (void)cci_get_event(pair.caller, &event);
@@ -271,7 +271,7 @@ static void hoard(void)
     pair_open(&pair, CCI_CONN_ATTR_RU);
     while (cci_send(pair.out, bytes, 4096, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
         sent++;
-    for (double limit = side_now() + PATIENCE; status != CCI_ENOBUFS;) {
+    for (double limit = side_now() + TIMEOUT; status != CCI_ENOBUFS;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         status = cci_get_event(pair.called, &event);
@@ -280,7 +280,7 @@ static void hoard(void)
     CHECK(got < sent);
     for (uint32_t i = got; i-- != 0;)
         CHECK_OK(cci_return_event(kept[i]));
-    for (double limit = side_now() + PATIENCE; got < sent;) {
+    for (double limit = side_now() + TIMEOUT; got < sent;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
@@ -297,7 +297,7 @@ static void keep(void)
     struct pair pair;
     uint32_t sent = 0, got = 0, total = 3 * KEPT;
     pair_open(&pair, CCI_CONN_ATTR_RO);
-    for (double limit = side_now() + PATIENCE; got < total;) {
+    for (double limit = side_now() + TIMEOUT; got < total;) {
         cci_event_t *event;
         CHECK(side_now() < limit);
         if (sent < total && cci_send(pair.out, bytes, pair.out->max_send_size, NULL,
@@ -321,7 +321,7 @@ static void take_slowly(void)
     pair_open(&pair, CCI_CONN_ATTR_RO);
     CHECK_OK(cci_get_opt(pair.called, CCI_OPT_ENDPT_RECV_BUF_COUNT, &room));
     CHECK_OK(cci_get_opt(pair.caller, CCI_OPT_ENDPT_SEND_BUF_COUNT, &queue));
-    double limit = side_now() + PATIENCE, at = 0;
+    double limit = side_now() + TIMEOUT, at = 0;
     while (sent < room + queue) {
         CHECK(side_now() < limit);
         if (cci_send(pair.out, NULL, 0, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
@@ -337,7 +337,7 @@ static void take_slowly(void)
         CHECK(++taken < 10000);
         at = side_now() + pause;
     }
-    for (double until = side_now() + PATIENCE; taken < sent + 1;) {
+    for (double until = side_now() + TIMEOUT; taken < sent + 1;) {
         CHECK(side_now() < until);
         (void)cci_get_event(pair.caller, &event);
         if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
@@ -389,7 +389,7 @@ static void disconnects(void)
     event = side_expect(pair.called, pair.caller, CCI_EVENT_RECV);
     CHECK(strcmp(event->recv.ptr, "bye") == 0 && event->recv.connection == pair.in);
     CHECK_OK(cci_return_event(event));
-    double limit = side_now() + PATIENCE;
+    double limit = side_now() + TIMEOUT;
     enum cci_status status = CCI_SUCCESS;
     while (status == CCI_SUCCESS) { /* until the disconnection is known here */
         CHECK(side_now() < limit);

@@ -377,7 +377,7 @@ static void silence(int argc, char **argv)
     CHECK(kill(child, SIGCONT) == 0);
     CHECK_OK(cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING));
     CHECK(kill(child, SIGKILL) == 0);
-    double limit = side_now() + PATIENCE;
+    double limit = side_now() + TIMEOUT;
     while (cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING) != CCI_ERR_DISCONNECTED)
         CHECK(side_now() < limit);
     CHECK_EQUAL(waitpid(child, NULL, 0), child);
@@ -433,7 +433,7 @@ static void stopped_in_transfer(int argc, char **argv, uint32_t message)
     CHECK_STATUS(cci_send(writer.connection, "x", 1, NULL, CCI_FLAG_BLOCKING), late);
     double began = side_now();
     CHECK_OK(cci_disconnect(writer.connection));
-    CHECK(side_now() < began + PATIENCE);
+    CHECK(side_now() < began + TIMEOUT);
     side_nothing(endpoint);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK_EQUAL(waitpid(child, NULL, 0), child);

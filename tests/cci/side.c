@@ -67,7 +67,7 @@ char *side_uri(cci_endpoint_t *endpoint)
 
 cci_event_t *side_event(cci_endpoint_t *endpoint, cci_endpoint_t *other)
 {
-    double limit = side_now() + PATIENCE;
+    double limit = side_now() + TIMEOUT;
     cci_event_t *event, *kept;
     int status;
     while ((status = cci_get_event(endpoint, &event)) == CCI_EAGAIN) {

@@ -22,7 +22,7 @@ _Noreturn void check_failed(const char *file, int line, const char *format, ...)
     } while (0)
 #define CHECK_OK(call) CHECK_STATUS(call, CCI_SUCCESS)
 
-enum { PATIENCE = 120 }; /* s, on a busy machine */
+enum { TIMEOUT = 120 }; /* s, on a busy machine */
 
 struct pair {
     cci_endpoint_t *caller, *called;

@@ -77,7 +77,7 @@ def enter():
     relays = [threading.Event() for _ in range(3)]
     for ready, place in zip(relays, ("/proc/self/ns/net", "/run/netns/1", "/run/netns/2")):
         threading.Thread(target=relay, args=(place, ready), daemon=True).start()
-        if not ready.wait(spaces.PATIENCE):
+        if not ready.wait(spaces.TIMEOUT):
             sys.exit("bare: the relay to the mirror has not started")
     hosts = f"127.0.0.1 localhost {mirror()[1]}\n10.9.0.1 n1\n10.9.0.2 n2\n"
     (TOP / "hosts").write_text(hosts, encoding="utf-8")

@@ -18,7 +18,7 @@ import time
 import bare
 import blocks
 
-PATIENCE = 900  # seconds: a build on a slow machine
+TIMEOUT = 900  # seconds: a build on a slow machine
 SHARED = 1  # number of blocks at the beginning that are equal on all pages
 
 
@@ -30,7 +30,7 @@ def check(system, found, began):
     """Run the blocks on a system."""
     with tempfile.TemporaryFile("w+") as said:
         try:
-            system.run(blocks.script(found), said, PATIENCE)
+            system.run(blocks.script(found), said, TIMEOUT)
         except subprocess.TimeoutExpired:
             pass  # the output shows where it hung
         said.seek(0)

@@ -22,7 +22,7 @@ import time
 import blocks
 import check
 
-PATIENCE = 240  # seconds per document
+TIMEOUT = 240  # seconds per document
 FOREIGN = ("AQ_", "GASNET_", "SLURM", "PMI", "OMPI_", "FI_")
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
@@ -84,7 +84,7 @@ class World:
                 stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
                 start_new_session=True) as shell:
             try:
-                shell.wait(PATIENCE)
+                shell.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 os.killpg(shell.pid, signal.SIGKILL)
             said.seek(0)

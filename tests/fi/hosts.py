@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from programs import ARGUMENTS, BUILD, Case, environment
-from spaces import PATIENCE, enter, within
+from spaces import TIMEOUT, enter, within
 
 PROGRAMS = BUILD / "tests/fi/fi_programs"
 PORT = "7471"  # these hosts have no other programs
@@ -19,7 +19,7 @@ PORT = "7471"  # these hosts have no other programs
 
 def start(host, *words, **settings):
     return subprocess.Popen(
-        ["timeout", str(PATIENCE), *within(host, PROGRAMS, "fi_service", *words)],
+        ["timeout", str(TIMEOUT), *within(host, PROGRAMS, "fi_service", *words)],
         env=environment(settings), stdout=subprocess.PIPE, text=True)
 
 

@@ -21,15 +21,15 @@ CODE = 42
 ALONE = (0, 1, 2, 4)
 SEVERAL = (2, 4)
 # With this timeout, a process that wrongly waits for ranks that just poll or wait would hang.
-PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
+LONG_TIMEOUT = {"AQ_EXIT_TIMEOUT": "1000s"}
 # Cases of exits.c: a signal without and with a handler of SIGQUIT.
 SIGNAL, SIGNAL_HANDLED = 100, 200
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXCPU)
 ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "100ms"},
-               24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
+               24: {**LONG_TIMEOUT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
-               **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
+               **{case: LONG_TIMEOUT for case in (20, 21, 23, 25, 51, 61, 62)}}
 # A second exit code in the same process changes nothing: each process ends with the first.
 FIRST = (80, 81, 82, 83)
 SEQ_CASES = {

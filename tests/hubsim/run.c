@@ -5,9 +5,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#define RUN_PATIENCE_NS (60 * SECOND)  /* then the user ends what may hang */
-#define RUN_MOST_NS     (150 * SECOND) /* whatever happens, a job takes no longer */
-#define RUN_EVENTS      20000000u
+#define RUN_TIMEOUT_NS (60 * SECOND)  /* then the user ends what may hang */
+#define RUN_MOST_NS    (150 * SECOND) /* whatever happens, a job takes no longer */
+#define RUN_EVENTS     20000000u
 
 void *sim_alloc(size_t count, size_t bytes)
 {
@@ -120,7 +120,7 @@ static void sim_fault(struct sim *sim, struct event *event)
     }
 }
 
-static void sim_lose_patience(struct sim *sim, struct event *event)
+static void sim_time_out(struct sim *sim, struct event *event)
 {
     if (!sim->agents[0].up) return;
     REQUIRE(sim, sim->plan->may_hang, "the job does not end by itself");
@@ -182,7 +182,7 @@ void sim_open(struct sim *sim, const struct plan *plan, uint64_t seed)
         sim_post(sim, every ? channel_fault(sim) : NO_CHANNEL, plan->faults[i].at_ns, sim_fault)
             ->a = i;
     if (plan->inputs != 0) sim_post(sim, NO_CHANNEL, plan->input_ns, sim_input);
-    sim_post(sim, NO_CHANNEL, RUN_PATIENCE_NS, sim_lose_patience);
+    sim_post(sim, NO_CHANNEL, RUN_TIMEOUT_NS, sim_time_out);
 }
 
 void sim_close(struct sim *sim)

@@ -21,7 +21,7 @@ import unittest
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 RANKS = 4
 STEPS = "2000"  # of the program: a few hundred messages to each other rank
-PATIENCE = 40  # seconds: less than AQ_START_TIMEOUT, and more than a busy machine needs
+TIMEOUT = 40  # seconds: less than AQ_START_TIMEOUT, and more than a busy machine needs
 NOBODY = 65534
 LEFT = "rank {}: "  # what each rank of the program prints
 CGROUPS = [pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/memory")]
@@ -93,7 +93,7 @@ class Case(unittest.TestCase):
     def fails(self, *command, says, code=1, **options):
         began = time.monotonic()
         result = self.expect(run(command, **options), code)
-        self.assertLess(time.monotonic() - began, PATIENCE)
+        self.assertLess(time.monotonic() - began, TIMEOUT)
         for part in says:
             self.assertRegex(result.stderr, part)
 
@@ -147,7 +147,7 @@ class Memory(Case):
         self.skipTest("no control group with a limit on memory can be made here")
 
     def end_group(self, folder):
-        for _ in range(50 * PATIENCE):
+        for _ in range(50 * TIMEOUT):
             try:
                 folder.rmdir()
                 return
@@ -200,7 +200,7 @@ class Files(Case):
             for number in numbers:
                 with self.subTest(network=network, number=number):
                     result = run([self.aqrun, "-n", "2", *shell(f"ulimit -n {number}"),
-                                  self.program, STEPS], seconds=PATIENCE,
+                                  self.program, STEPS], seconds=TIMEOUT,
                                  environment={"AQ_TRANSPORTS": network,
                                               "AQ_OFI_REFUSED_TIMEOUT": "3s"})
                     if result.returncode != 0:
@@ -266,7 +266,7 @@ class Namespaces(Case):
                                  where]), code)
 
     def until(self, condition):
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + TIMEOUT
         while not condition() and time.monotonic() < limit:
             time.sleep(0.01)
         self.assertTrue(condition())
@@ -405,7 +405,7 @@ class Callers(Case):
                 victim = [self.place / "core_victim", how, where]
                 began = time.monotonic()
                 self.expect(run([self.aqrun, "-n", "3", *victim], preexec_fn=block), code)
-                self.assertLess(time.monotonic() - began, PATIENCE)
+                self.assertLess(time.monotonic() - began, TIMEOUT)
 
     def test_reader_that_leaves(self):
         for prefix in ([], ["-p"]):
@@ -414,7 +414,7 @@ class Callers(Case):
                           self.aqrun, *prefix, "-n", "4", "sh", "-c", "while :; do echo y; done"])
             self.expect(result, 128 + signal.SIGPIPE)
             self.assertEqual(result.stdout.count("\n"), 1)
-            self.assertLess(time.monotonic() - began, PATIENCE)
+            self.assertLess(time.monotonic() - began, TIMEOUT)
 
     def test_input_reaches_the_first_rank(self):
         result = run([self.aqrun, "-n", "3", "sh", "-c", "cat; echo end"], input="a\nb\n")

@@ -3,8 +3,8 @@
  * or of actions from outside. Each row has the exit code of aqrun, its messages and output, and the
  * time until the job has ended; afterwards, no process, socket or file may be left.
  *
- * job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N] [--patience
- * N]
+ * job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N]
+ * [--timeout-factor N]
  *
  * The actions of ranks are in tests/core/setup/victim*.c; death.c and kill.c test aqrun alone. The
  * times of signals are tested without waiting in src/job/hub/closing_test.c and
@@ -73,7 +73,7 @@ static bool exits_deaf(const struct exit_case *row)
 
 static double exits_timeout(void)
 {
-    return DEAF_TIMEOUT * run_patience + 2 * start;
+    return DEAF_TIMEOUT * run_timeout_factor + 2 * start;
 }
 
 static double exits_limit(const struct exit_case *row, double timeout)
@@ -81,8 +81,8 @@ static double exits_limit(const struct exit_case *row, double timeout)
     /*
      * If starting takes several times as long as usual, so does the kernel's ending of processes.
      */
-    if (row->limit > 0) return row->limit * run_patience * JOB_SLOWNESS + start / 2;
-    return (exits_deaf(row) ? timeout : LIMIT * run_patience) * JOB_SLOWNESS + start;
+    if (row->limit > 0) return row->limit * run_timeout_factor * JOB_SLOWNESS + start / 2;
+    return (exits_deaf(row) ? timeout : LIMIT * run_timeout_factor) * JOB_SLOWNESS + start;
 }
 
 static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks,
@@ -278,8 +278,8 @@ static int exits_read(int argc, char **argv)
             options.ranks = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--repeats") == 0)
             options.repeats = (unsigned)atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--patience") == 0)
-            run_patience = (unsigned)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--timeout-factor") == 0)
+            run_timeout_factor = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--over") == 0)
             options.over = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
@@ -287,7 +287,7 @@ static int exits_read(int argc, char **argv)
         else
             return -1;
     }
-    if (run_patience == 0 || exits_transports() == NULL) return -1;
+    if (run_timeout_factor == 0 || exits_transports() == NULL) return -1;
     return argc % 2 == 1 && options.ranks > 1 ? 0 : -1;
 }
 
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
 {
     if (exits_read(argc, argv) != 0) {
         fprintf(stderr, "usage: job_exits [--ranks N] [--over shm|udp|ibv] [--only CASE,…] "
-                        "[--repeats N] [--patience N], with N > 1 ranks\n");
+                        "[--repeats N] [--timeout-factor N], with N > 1 ranks\n");
         return 2;
     }
     /* A shell that starts us in the background ignores them. */

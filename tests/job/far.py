@@ -30,7 +30,7 @@ import spaces  # pylint: disable=wrong-import-position
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 AQRUN = BUILD / "tools/aqrun/aqrun"
 SOAK = os.environ.get("AQUEDUCT_TEST_SOAK") == "yes"
-PATIENCE = 100 if SOAK else 40  # seconds: more than a busy machine needs
+TIMEOUT = 100 if SOAK else 40  # seconds: more than a busy machine needs
 SOON = 5  # seconds in which remaining processes must exit after aqrun
 EXIT = 2  # seconds, the default of AQ_EXIT_TIMEOUT
 VICTIM = BUILD / "tests/core/core_victim"
@@ -73,7 +73,7 @@ def processes():
                 yield int(folder.name), line, names
 
 
-def until(condition, seconds=PATIENCE):
+def until(condition, seconds=TIMEOUT):
     """Call it until the result is true, or time is up. Returns the last result."""
     limit = time.monotonic() + seconds
     while True:
@@ -146,7 +146,7 @@ class Job:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def wait(self, seconds=PATIENCE):
+    def wait(self, seconds=TIMEOUT):
         try:
             self.run.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -22,10 +22,10 @@
  * ends has ended as it should and not by a timeout, however slow the machine. Where signals are
  * needed, the test sets AQ_EXIT_TIMEOUT.
  */
-#define PATIENCE_MS    (40000 * (int)run_patience)
-#define EXIT_TIMEOUT_S (200 * run_patience)
+#define TIMEOUT_MS     (40000 * (int)run_timeout_factor)
+#define EXIT_TIMEOUT_S (200 * run_timeout_factor)
 
-unsigned run_patience = 1;
+unsigned run_timeout_factor = 1;
 
 static double now(void)
 {
@@ -40,8 +40,8 @@ static void set_timeouts(void)
     char text[32];
     snprintf(text, sizeof(text), "%us", EXIT_TIMEOUT_S);
     setenv("AQ_EXIT_TIMEOUT", text, 1);
-    snprintf(text, sizeof(text), "%us", 60 * run_patience);
-    if (run_patience > 1) setenv("AQ_START_TIMEOUT", text, 1);
+    snprintf(text, sizeof(text), "%us", 60 * run_timeout_factor);
+    if (run_timeout_factor > 1) setenv("AQ_START_TIMEOUT", text, 1);
 }
 
 static void become(char **argv, const int *ends, const char *mark, pid_t parent)
@@ -134,7 +134,7 @@ static bool attend(struct run *run)
     struct pollfd states[] = {{.fd = run->pipes[OUT], .events = POLLIN},
                               {.fd = run->pipes[ERR], .events = POLLIN},
                               {.fd = run->pidfd, .events = POLLIN}};
-    if (poll(states, 3, PATIENCE_MS) <= 0) {
+    if (poll(states, 3, TIMEOUT_MS) <= 0) {
         show(run);
         show_processes(run);
         fail_msg("timed out: nothing more happens");
@@ -199,9 +199,9 @@ static int survivor(const struct run *run, char *name, size_t room)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-static void expect_no_process(const struct run *run, int patience_ms)
+static void expect_no_process(const struct run *run, int timeout_ms)
 {
-    double limit = now() + patience_ms / 1e3;
+    double limit = now() + timeout_ms / 1e3;
     char name[300] = "";
     int pidfd;
     while ((pidfd = survivor(run, name, sizeof(name))) >= 0) {
@@ -268,7 +268,7 @@ static bool find_socket(char *name)
 
 void expect_no_socket(const struct run *run)
 {
-    double limit = now() + PATIENCE_MS / 1e3;
+    double limit = now() + TIMEOUT_MS / 1e3;
     char name[200];
     while (find_socket(name)) {
         struct timespec tick = {.tv_nsec = 20000000};
@@ -301,7 +301,7 @@ static void drain(struct run *run)
     for (int i = 0; i < 2; i++)
         while (run->pipes[i] >= 0) {
             struct pollfd state = {.fd = run->pipes[i], .events = POLLIN};
-            if (poll(&state, 1, PATIENCE_MS) <= 0) {
+            if (poll(&state, 1, TIMEOUT_MS) <= 0) {
                 show(run);
                 fail_msg("an unknown process holds the output of the job");
             }
@@ -320,7 +320,7 @@ void run_wait(struct run *run)
 void run_wait_killed(struct run *run)
 {
     collect(run);
-    expect_no_process(run, PATIENCE_MS);
+    expect_no_process(run, TIMEOUT_MS);
     drain(run);
     expect_no_file(run);
 }

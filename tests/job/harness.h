@@ -25,7 +25,7 @@ struct run {
 };
 
 /* Factor for all timeouts of the harness and of the jobs, for busy machines. */
-extern unsigned run_patience;
+extern unsigned run_timeout_factor;
 
 #define OUT          0
 #define ERR          1
@@ -71,7 +71,7 @@ void expect_no_text(const struct run *run, int stream, const char *text);
 /* How many times `text` occurs in the output. */
 unsigned count_text(const struct run *run, int stream, const char *text);
 void expect_count(const struct run *run, int stream, const char *text, unsigned count);
-/* Whether it ended soon enough needs no check: see PATIENCE_MS. */
+/* Whether it ended soon enough needs no check: see TIMEOUT_MS. */
 void expect_no_sooner(const struct run *run, double seconds);
 
 /* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error, or 0. */

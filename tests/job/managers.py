@@ -30,7 +30,7 @@ AQRUN = BUILD / "tools/aqrun/aqrun"
 MANAGED = BUILD / "tests/job/job_managed"
 FORBID = BUILD / "tests/job/job_forbid"
 WHOLE = "open print check exchange missing room meet exchange close".split()
-PATIENCE = 60  # seconds: more than a busy machine needs
+TIMEOUT = 60  # seconds: more than a busy machine needs
 LINE = re.compile(r"rank (\d+) of (\d+) host (\d+) of (\d+) local (\d+) of (\d+) first (\d+) "
                   r"by (\w+) \(([^)]+)\) job (\S+)")
 # Variables that may come from other jobs, and those that tests set themselves.
@@ -55,7 +55,7 @@ def processes(mark):
     return found
 
 
-def until(condition, what, seconds=PATIENCE):
+def until(condition, what, seconds=TIMEOUT):
     limit = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > limit:
@@ -119,7 +119,7 @@ class Case(unittest.TestCase):
         with start("TERM", command, env=environment, cwd=self.place, stdout=subprocess.PIPE,
                    stderr=subprocess.PIPE, text=True, errors="replace") as job:
             try:
-                out, err = job.communicate(timeout=PATIENCE)
+                out, err = job.communicate(timeout=TIMEOUT)
                 until(lambda: not processes(mark), f"left by {command}: {processes(mark)}", 10)
             except subprocess.TimeoutExpired:
                 end_all(mark)
@@ -160,7 +160,7 @@ class Case(unittest.TestCase):
         result = self.run_job([*command, *rank], **settings)
         result.stderr += log.read_text(encoding="utf-8")
         self.assertNotEqual(result.returncode, 0, self.said(result))
-        self.assertLess(time.monotonic() - began, PATIENCE / 2)
+        self.assertLess(time.monotonic() - began, TIMEOUT / 2)
         for text in says:
             self.assertIn(text, result.stderr, self.said(result))
         return result
@@ -221,7 +221,7 @@ class Manager:
         worked = sorted(line for line in result.stdout.splitlines() if "worked" in line)
         self.assertEqual(worked, sorted(f"rank {rank} of {ranks} has worked"
                                         for rank in range(ranks)), self.said(result))
-        self.assertLess(time.monotonic() - began, PATIENCE / 2)
+        self.assertLess(time.monotonic() - began, TIMEOUT / 2)
         return result
 
     def test_programs(self):
@@ -452,7 +452,7 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
                                  for path in [*cls.place.glob("*.out"), *cls.place.glob("*.log")])
                 raise RuntimeError(f"{daemon.args} has ended:\n{logs}")
         listed = subprocess.run(["sinfo", "--noheader", "--format=%t %D"], env=cls.environment,
-                                capture_output=True, text=True, timeout=PATIENCE, check=False)
+                                capture_output=True, text=True, timeout=TIMEOUT, check=False)
         return listed.stdout.split() == ["idle", "2"]
 
     @classmethod
@@ -464,7 +464,7 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
                 daemon.wait(5)
         end_all(cls.mark)  # slurmstepd, or a hanging daemon
         for daemon in cls.daemons:
-            daemon.wait(PATIENCE)
+            daemon.wait(TIMEOUT)
 
     def command(self, ranks):
         return self.step(ranks, 1)
@@ -515,7 +515,7 @@ class SlurmPmix(Manager, Slurm):
     def setUpClass(cls):
         super().setUpClass()
         tried = subprocess.run(["srun", "--mpi=pmix", "true"], env=cls.environment,
-                               capture_output=True, text=True, timeout=PATIENCE, check=False)
+                               capture_output=True, text=True, timeout=TIMEOUT, check=False)
         if "Invalid MPI type" in tried.stderr:  # no plugin, or no libpmix.so for it
             raise unittest.SkipTest(f"this Slurm has no pmix: {tried.stderr.strip()}")
 

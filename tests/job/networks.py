@@ -121,7 +121,7 @@ class WideNetworks(far.Bridged):
                 with self.apart(3, 4):
                     job.run.stdin.close()
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        job.run.wait(far.PATIENCE if cut is None else cut)
+                        job.run.wait(far.TIMEOUT if cut is None else cut)
                 self.assertEqual(job.wait(), 0 if cut else 1, job.said(1))
                 if cut is None:
                     self.assertRegex(job.said(1), r"was lost with its host 10\.8\.0\.[34]")

@@ -13,7 +13,7 @@ import sys
 import unittest
 
 from programs import ARGUMENTS, BUILD, Case, environment
-from spaces import PATIENCE, await_up, await_wire, call, enter, link, within
+from spaces import TIMEOUT, await_up, await_wire, call, enter, link, within
 
 LISTEN = BUILD / "tests/net/net_listen"
 WAYS = {"poll": {}, "block": {"AQ_WAIT": "block"}, "listener": {"AQ_PROGRESS_THREAD": "yes"}}
@@ -25,7 +25,7 @@ class Server:
 
     def __init__(self, way, uri):
         self.process = subprocess.Popen(
-            ["timeout", str(PATIENCE), *within(1, LISTEN, way, uri)],
+            ["timeout", str(TIMEOUT), *within(1, LISTEN, way, uri)],
             env=environment(WAYS[way]), stdout=subprocess.PIPE, text=True)
         line = ""
         while not line.startswith("listening"):
@@ -68,7 +68,7 @@ def client(uri):
             pass
         yield
         process.stdin.close()
-        if process.wait(PATIENCE) != 0:
+        if process.wait(TIMEOUT) != 0:
             raise AssertionError(f"the client exited with {process.returncode}")
 
 

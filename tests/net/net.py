@@ -18,7 +18,7 @@ import time
 import unittest
 
 from programs import AQINFO, AQPERF, AQRUN, ARGUMENTS, BUILD, Case, environment, job, run
-from spaces import (HOSTS, PATIENCE, await_up, await_wire, call, enter, link, rules, slow_lane,
+from spaces import (HOSTS, TIMEOUT, await_up, await_wire, call, enter, link, rules, slow_lane,
                     within)
 
 TALK = BUILD / "tests/net/net_talk"
@@ -69,7 +69,7 @@ class Talk:
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def hear(self):
-        if not self.heard(PATIENCE):
+        if not self.heard(TIMEOUT):
             raise AssertionError(f"the job does not continue; it printed: {self.said()}")
 
     def round(self):
@@ -89,7 +89,7 @@ class Talk:
     def end(self):
         """Ask the job to end. Returns its messages."""
         self.job.stdin.close()
-        if self.job.wait(PATIENCE) != 0:
+        if self.job.wait(TIMEOUT) != 0:
             raise AssertionError(f"exit code {self.job.returncode}; it printed: {self.said()}")
         return self.said()
 
@@ -239,7 +239,7 @@ class Wire(Case):
             talk.round()
             resize("400")
             talk.ask()
-            limit = time.monotonic() + PATIENCE
+            limit = time.monotonic() + TIMEOUT
             while not warnings(talk.said()) and time.monotonic() < limit:
                 self.assertFalse(talk.heard(0.1), "the job continues")
             resize("9000")
@@ -330,7 +330,7 @@ class Control(Case):
                         stack.enter_context(rules(host,
                                                   ("prerouting", f"meta length > {limit} drop")))
                     go.touch()
-                    printed, said = job.communicate(timeout=PATIENCE)
+                    printed, said = job.communicate(timeout=TIMEOUT)
                 self.assertEqual((len(printed) // 300001, job.returncode), (seen, code), said)
                 if code != 0:
                     self.assertIn("packets of 576 bytes (MTU)", said)
@@ -354,7 +354,7 @@ class Control(Case):
                 for host in HOSTS:
                     stack.enter_context(rules(host, ("prerouting", "meta length > 400 drop")))
                 go.touch()
-                printed, said = job.communicate(timeout=PATIENCE)
+                printed, said = job.communicate(timeout=TIMEOUT)
         self.assertEqual((printed.count("x"), job.returncode), (50000, 1), said)
         self.assertIn("the last output of ranks may be missing", said)
 
@@ -371,7 +371,7 @@ class Control(Case):
                 result = run(*within(1, AQRUN, "--hosts", "10.9.0.1,10.9.0.2", "-n", "2",
                                      BUILD / "examples/hello"),
                              AQ_SSH_CMD=write_shell(folder), AQ_START_TIMEOUT="8s")
-                self.assertLess(time.monotonic() - began, 8 + PATIENCE / 4)
+                self.assertLess(time.monotonic() - began, 8 + TIMEOUT / 4)
                 said = self.expect(result, 1).stderr
                 self.assertRegex(said, r"aqrun: host 10\.9\.0\.2: .* cannot connect to aqrun, and "
                                  rf"ends .*: cannot be reached at 10\.9\.0\.1:\d+: {why}")
@@ -399,7 +399,7 @@ class Control(Case):
                     if "waiting for interface wire" in line:
                         link(1, "mode", "default")
                         link(1, "state", "up")
-                code = job.wait(PATIENCE)
+                code = job.wait(TIMEOUT)
         self.assertEqual(code, 0, said)
         self.assertRegex(said, r"aq\[1\] core: transport udp: wire, 10\.9\.0\.1:")
 
@@ -446,7 +446,7 @@ class Cut(Case):
         """A silence longer than peers are allowed ends the job."""
         with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails on a busy machine
             with rules(1, ("input", "drop")):
-                self.assertEqual(talk.job.wait(PATIENCE), 1)
+                self.assertEqual(talk.job.wait(TIMEOUT), 1)
             self.assertRegex(talk.said(), "rank [01] is no longer reachable: it no longer answers")
 
     def test_never_reached(self):
@@ -454,7 +454,7 @@ class Cut(Case):
         began = time.monotonic()
         with rules(1, ("input", "meta l4proto udp drop")):
             result = job(2, *PLACE, TALK, **SETTINGS, AQ_START_TIMEOUT="8s")
-        self.assertLess(time.monotonic() - began, 8 + PATIENCE / 4)
+        self.assertLess(time.monotonic() - began, 8 + TIMEOUT / 4)
         said = self.expect(result, 1).stderr
         for rank, host, other in ((0, 1, 2), (1, 2, 1)):
             ends = rf"10\.9\.0\.{other}:\d+ to 10\.9\.0\.{host}:\d+ \(interface wire\)"
@@ -546,7 +546,7 @@ class Connections(Case):
             try:
                 self.assertRegex(said, r"aq\[0\] udp: still connecting to another program after "
                                  r"6 s: no answer arrives from 10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ ")
-                self.assertEqual(client.wait(PATIENCE), 0)
+                self.assertEqual(client.wait(TIMEOUT), 0)
             finally:
                 client.kill()
                 client.stderr.close()
@@ -575,7 +575,7 @@ class Connections(Case):
             try:
                 self.assertIn("is connected", self.printed.readline())
                 with rules(1, ("input", "meta l4proto udp drop")):
-                    said = client.communicate(timeout=PATIENCE)[1]
+                    said = client.communicate(timeout=TIMEOUT)[1]
             finally:
                 client.kill()
                 client.wait()
@@ -715,7 +715,7 @@ class Ends(Case):
         with Talk() as talk:
             began = time.monotonic()
             os.kill(talk.ranks()[1], signal.SIGKILL)
-            self.assertEqual(talk.job.wait(PATIENCE), 128 + signal.SIGKILL)
+            self.assertEqual(talk.job.wait(TIMEOUT), 128 + signal.SIGKILL)
             self.assertLess(time.monotonic() - began, 2)
             self.assertRegex(talk.said(), r"aqrun: rank 1 \(.*was killed by signal 9")
 

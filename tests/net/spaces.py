@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 60  # seconds, for an expected event
+TIMEOUT = 60  # seconds, for an expected event
 HOSTS = (1, 2)
 INSIDE = "AQUEDUCT_TEST_SPACES"
 OWN = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
@@ -19,7 +19,7 @@ TOOLS = ("unshare", "nsenter", "mount", "ip", "tc", "nft")
 
 
 def call(*words, **options):
-    result = subprocess.run(words, timeout=PATIENCE, capture_output=True, text=True, check=False,
+    result = subprocess.run(words, timeout=TIMEOUT, capture_output=True, text=True, check=False,
                             **options)
     if result.returncode != 0:
         raise OSError(f"{' '.join(words)}: {result.stderr.strip()}")
@@ -37,7 +37,7 @@ def link(host, *words):
 
 def await_up(host, interface):
     """Wait for the interface to come up, which takes the kernel some time."""
-    limit = time.monotonic() + PATIENCE
+    limit = time.monotonic() + TIMEOUT
     while "state UP" not in call("ip", "-n", str(host), "link", "show", interface):
         if time.monotonic() > limit:
             raise OSError(f"interface {interface} of host {host} does not come up")

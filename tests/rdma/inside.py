@@ -97,7 +97,7 @@ def steps():
 
 def exits(ranks, rows=EXITS, wire="", **variables):
     return (f"exits.{ranks}", variables,
-            ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--patience", "3",
+            ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--timeout-factor", "3",
              "--only", rows], 200, wire)
 
 

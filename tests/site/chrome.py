@@ -10,7 +10,7 @@ import tempfile
 import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PATIENCE = 60  # seconds to wait for an answer
+TIMEOUT = 60  # seconds to wait for an answer
 
 
 def installed():
@@ -79,7 +79,7 @@ class Chrome:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self.to, data):]
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + TIMEOUT
         while True:
             answer = self.receive(limit)
             if answer.get("id") == self.number:
@@ -107,7 +107,7 @@ class Chrome:
         self.loaded()
 
     def loaded(self):
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + TIMEOUT
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.receive(limit))
 

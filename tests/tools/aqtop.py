@@ -28,7 +28,7 @@ while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 shift
 exec sh -c "$*"
 """
-PATIENCE = 30  # seconds
+TIMEOUT = 30  # seconds
 NOBODY = 65534
 
 
@@ -72,7 +72,7 @@ class Shows(Case):
 
     def until(self, job, condition, *options):
         """Repeats aqtop until its output passes the check."""
-        limit = time.monotonic() + PATIENCE
+        limit = time.monotonic() + TIMEOUT
         while True:
             with contextlib.suppress(AssertionError):  # the job has not begun
                 look = self.looks(job, *options)[0]
@@ -138,7 +138,7 @@ class Here(Shows):
             with start(AQTOP, "-b", "-d", "0.1", str(job.pid)) as top:
                 top.stdout.readline()
                 job.terminate()
-                top.communicate(timeout=PATIENCE)
+                top.communicate(timeout=TIMEOUT)
                 self.assertEqual(top.returncode, 0)
 
     def test_no_such_job(self):
@@ -191,9 +191,9 @@ class Screen(Shows):
 
     def shown(self, terminal, text):
         """Reads until the text is there, or to the end."""
-        seen, limit = b"", time.monotonic() + PATIENCE
+        seen, limit = b"", time.monotonic() + TIMEOUT
         while text is None or text not in seen:
-            ready, _, _ = select.select([terminal], [], [], PATIENCE)
+            ready, _, _ = select.select([terminal], [], [], TIMEOUT)
             self.assertTrue(ready and time.monotonic() < limit, seen[-2000:])
             try:
                 seen += os.read(terminal, 65536)

@@ -17,7 +17,7 @@ from programs import AQINFO, AQPERF, AQRUN, ARGUMENTS, BUILD, EXAMPLES, Case, en
 ALL = "all" in ARGUMENTS
 SEED = int(os.environ.get("TEST_SEED", "1"))
 PART = 200  # one combination out of this many
-PATIENCE = 600 if ALL else 100  # seconds
+TIMEOUT = 600 if ALL else 100  # seconds
 # Settings that need something that is not here, such as other hosts, or that are tested elsewhere.
 OTHERS = {"AQ_HOSTFILE", "AQ_HOSTS", "AQ_MPIRUN_CMD", "AQ_PMIRUN_CMD", "AQ_REMOTE_AQRUN",
           "AQ_SPAWNER", "AQ_SSH_CMD", "AQ_SSH_OPTIONS", "AQ_SSH_TIMEOUT", "AQ_SSH_FANOUT"}
@@ -115,7 +115,7 @@ class EverySetting(Case):
         try:
             result = subprocess.run(
                 [os.fspath(word) for word in command], env=environment(settings_of), text=True,
-                timeout=PATIENCE, capture_output=True, errors="replace", check=False)
+                timeout=TIMEOUT, capture_output=True, errors="replace", check=False)
         except subprocess.TimeoutExpired as late:
             self.fail(f"{settings_of} {command}: hangs: {late.stdout} {late.stderr}")
         said = result.stdout + result.stderr

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* Time limit for an answer from the hosts of a job. */
-enum { PATIENCE_MS = 5000 };
+enum { TIMEOUT_MS = 5000 };
 
 /* For sorting: peers of the job by number, then connected programs, then dropped packets. */
 enum { CONNECTION = UINT32_MAX - 1, DROPPED = UINT32_MAX };
@@ -132,7 +132,7 @@ static int next_packet(const char *job, int fd, struct aqi_top_peers *packet)
     const size_t head = offsetof(struct aqi_top_peers, text);
     const unsigned ours = aqi_wire_version(AQI_WIRE_TOP);
     struct pollfd ready = {.fd = fd, .events = POLLIN};
-    if (poll(&ready, 1, PATIENCE_MS) != 1) return 0;
+    if (poll(&ready, 1, TIMEOUT_MS) != 1) return 0;
     ssize_t got = recv(fd, packet, sizeof(*packet), 0);
     if (got >= (ssize_t)sizeof(packet->version) && packet->version != ours)
         refuse(AQI_WIRE_TOP, "job", job, packet->version);

@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define SECOND   1000000000u
-#define HOSTS    64u
-#define PATIENCE (60ull * SECOND)
+#define SECOND  1000000000u
+#define HOSTS   64u
+#define TIMEOUT (60ull * SECOND)
 
 static char top[64], ssh_path[96], agent_path[96], ticket_path[96];
 
@@ -172,7 +172,7 @@ static void open_sessions(uint32_t fanout, uint64_t timeout_ns)
 
 static void run_until(uint32_t ended)
 {
-    uint64_t limit = aqi_now_ns() + PATIENCE;
+    uint64_t limit = aqi_now_ns() + TIMEOUT;
     while (recorded.count_ended < ended) {
         assert_true(aqi_now_ns() < limit);
         uint64_t next = sessions_tick(aqi_now_ns());
@@ -201,7 +201,7 @@ static void ticket(void **state)
 {
     static const size_t sizes[] = {0, 100, 1000000};
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
-        open_sessions(4, PATIENCE);
+        open_sessions(4, TIMEOUT);
         start_short(3, "n3", sizes[i]);
         session_answered(3);
         run_until(1);
@@ -246,7 +246,7 @@ static void failures(void **state)
 
 static void no_ssh(void **state)
 {
-    open_sessions(1, PATIENCE);
+    open_sessions(1, TIMEOUT);
     start_with("/no/such/ssh", 0, "n0", 10);
     start_with("/", 1, "n1", 10);
     run_until(2);
@@ -259,7 +259,7 @@ static void no_ssh(void **state)
 /* The output of login scripts is passed on as printable lines, and does no harm. */
 static void login_text(void **state)
 {
-    open_sessions(4, PATIENCE);
+    open_sessions(4, TIMEOUT);
     start_short(1, "motd", 1000);
     run_until(1);
     assert_non_null(strstr(recorded.lines, "1/2: agent is here\n"));
@@ -273,7 +273,7 @@ static void login_text(void **state)
 
 static void endless_output(void **state)
 {
-    open_sessions(4, PATIENCE);
+    open_sessions(4, TIMEOUT);
     start(0, "talks", 0);
     run_until(1);
     assert_int_equal(recorded.count_lines, 1001);
@@ -283,7 +283,7 @@ static void endless_output(void **state)
 /* A background process keeps the session's output open: it is not waited for. */
 static void holds_output(void **state)
 {
-    open_sessions(4, PATIENCE);
+    open_sessions(4, TIMEOUT);
     start(0, "holds", 0);
     run_until(1);
     assert_non_null(strstr(recorded.why[0], "it could not be reached"));
@@ -306,12 +306,12 @@ static bool has_line(const char *text)
 static void fan_out(void **state)
 {
     const uint32_t count = 12, fanout = 3;
-    open_sessions(fanout, PATIENCE);
+    open_sessions(fanout, TIMEOUT);
     for (uint32_t i = 0; i < count; i++)
         start(count - 1 - i, i % 4 == 3 ? "down" : "n", 50);
     uint32_t answered = 0;
     bool here[64] = {false};
-    uint64_t limit = aqi_now_ns() + PATIENCE;
+    uint64_t limit = aqi_now_ns() + TIMEOUT;
     while (answered + recorded.count_ended < count) {
         assert_true(aqi_now_ns() < limit);
         aqi_loop_once(aqi_min(sessions_tick(aqi_now_ns()), limit));
@@ -336,7 +336,7 @@ static void fan_out(void **state)
 /* Until its process has been reaped, a session has not ended. */
 static void ends_when_reaped(void **state)
 {
-    open_sessions(4, PATIENCE);
+    open_sessions(4, TIMEOUT);
     start(0, "down", 10);
     sessions_tick(aqi_now_ns());
     int status;

@@ -103,10 +103,10 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
 /* Wait until all ranks have been sampled again, or for the maximum time. */
 static bool await_sample(struct watch *watch, uint64_t *next)
 {
-    uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;
+    uint64_t grace = interval_ms * (uint64_t)NS_PER_MS / 2;
     for (;;) {
         uint64_t now = aqi_now_ns();
-        bool due = now >= *next && (watch_is_fresh(watch) || now >= *next + patience);
+        bool due = now >= *next && (watch_is_fresh(watch) || now >= *next + grace);
         if (due && watch_rate(watch)) {
             *next = now + interval_ms * (uint64_t)NS_PER_MS;
             return true;

@@ -204,7 +204,7 @@ static uint64_t progress_awake_ns(void)
 }
 
 /* Whether a wait stays awake: it has a core of its own, and an arrival is likely. */
-static bool progress_is_patient(struct core_thread *me, bool first, uint64_t now)
+static bool progress_stays_awake(struct core_thread *me, bool first, uint64_t now)
 {
     uint64_t most = progress_awake_ns();
     uint32_t news = atomic_load_explicit(&core_news, memory_order_relaxed);
@@ -220,8 +220,8 @@ static bool progress_yields(struct core_thread *me, const struct core_wait *wait
                             uint64_t now)
 {
     aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
-    bool patient = progress_is_patient(me, first, now);
-    if (patient || mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN) {
+    bool awake = progress_stays_awake(me, first, now);
+    if (awake || mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN) {
         progress_stay_awake(now);
         return true;
     }

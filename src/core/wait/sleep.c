@@ -24,9 +24,9 @@
 
 /*
  * A condition that causes no activity, such as one of the program's own, is checked again after
- * 1/PATIENCE of the time waited, within these bounds.
+ * 1/FRACTION of the time waited, within these bounds.
  */
-enum { LEAST_MS = 1, MOST_MS = 10, PATIENCE = 16 };
+enum { LEAST_MS = 1, MOST_MS = 10, FRACTION = 16 };
 
 enum { POLLER_NONE, POLLER_PROGRAM, POLLER_PROGRESS_THREAD };
 
@@ -235,7 +235,7 @@ static int sleep_condition_ms(const struct core_wait *wait)
     if (!core.multi) return MOST_MS;
     uint64_t waited_ms =
         wait->yield_since != 0 ? (aqi_now_ns() - wait->yield_since) / 1000000 : LEAST_MS;
-    return (int)aqi_min(MOST_MS, aqi_max(LEAST_MS, waited_ms / PATIENCE));
+    return (int)aqi_min(MOST_MS, aqi_max(LEAST_MS, waited_ms / FRACTION));
 }
 
 bool core_sleep(struct core_wait *wait, int sleep_ms)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    HELD = 32,    /* maximum number of packets held back at once */
-    DELAY = 8,    /* maximum number of packets that overtake one */
-    PATIENCE = 64 /* calls of receive until all held packets are released */
+    HELD = 32,         /* maximum number of packets held back at once */
+    DELAY = 8,         /* maximum number of packets that overtake one */
+    RELEASE_AFTER = 64 /* calls of receive until all held packets are released */
 };
 
 struct held {
@@ -164,7 +164,7 @@ static unsigned lossy_receive(struct aqi_port *port, enum aqi_port_look look, aq
 {
     struct lossy_port *self = (struct lossy_port *)port;
     aqi_spin_lock(&self->lock);
-    if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
+    if (self->holding > 0 && ++self->idle > RELEASE_AFTER) lossy_age(self, UINT32_MAX);
     aqi_spin_unlock(&self->lock);
     return aqi_port_inner_receive(port, look, take, arg);
 }

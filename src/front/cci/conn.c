@@ -89,17 +89,17 @@ void aqc_conn_activate(struct aqc_conn *conn)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-void aqc_conn_release(struct aqc_conn *conn, uint64_t patience)
+void aqc_conn_release(struct aqc_conn *conn, uint64_t timeout_ns)
 {
     aq_connection *below = conn->link_to;
     conn->link_to = NULL;
     conn->team = NULL;
     aqi_list_remove(&conn->active);
     if (below == NULL) return;
-    uint64_t usual = lib_alone_patience(patience);
+    uint64_t usual = lib_alone_set_close_timeout(timeout_ns);
     aq_connection_set_context(below, NULL);
     (void)aq_connection_close(below);
-    (void)lib_alone_patience(usual);
+    (void)lib_alone_set_close_timeout(usual);
 }
 
 /* Once the connection below is closed, no transfer is under way, nor uses the program's memory. */
@@ -114,30 +114,30 @@ static void conn_end_transfers(struct aqc_conn *conn)
     aqc_op_complete(conn);
 }
 
-/* The program must no longer use it, but events that refer to it may remain. `patience`: for what
+/* The program must no longer use it, but events that refer to it may remain. `timeout_ns`: for what
  * the library below has not delivered. */
-static void conn_end(struct aqc_conn *conn, uint64_t patience)
+static void conn_end(struct aqc_conn *conn, uint64_t timeout_ns)
 {
     if (conn->left) return;
     aqc_conn_returned(conn, conn->held); /* messages that the program keeps no longer count */
     conn->left = true;
     aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
     conn_set_state(conn, AQC_GONE);
-    aqc_conn_release(conn, patience);
+    aqc_conn_release(conn, timeout_ns);
     conn_end_transfers(conn);
     aqi_list_remove(&conn->link);
     aqc.conns--;
     aqc_conn_unref(conn);
 }
 
-static void conn_close(struct aqc_conn *conn, uint64_t patience)
+static void conn_close(struct aqc_conn *conn, uint64_t timeout_ns)
 {
     for (struct aqi_node *at = conn->ep->queue.next, *next; at != &conn->ep->queue; at = next) {
         struct aqc_event *event = AQI_OF(at, struct aqc_event, link);
         next = at->next;
         if (event->conn == conn) aqc_event_free(event);
     }
-    conn_end(conn, patience);
+    conn_end(conn, timeout_ns);
 }
 
 /* Whether nothing has to be sent or acknowledged. */
@@ -214,7 +214,7 @@ int cci_disconnect(cci_connection_t *connection)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
-static uint64_t conn_patience(const struct timeval *timeout)
+static uint64_t conn_timeout_ns(const struct timeval *timeout)
 {
     if (timeout == NULL || timeout->tv_sec < 0 || timeout->tv_usec < 0) return CONN_FOREVER;
     uint64_t s = (uint64_t)timeout->tv_sec, us = (uint64_t)timeout->tv_usec;
@@ -257,7 +257,7 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
     if (len != 0) memcpy(call.data, data, len);
     params.data = &call;
     params.nbytes = sizeof(call.hello) + len;
-    params.timeout_ns = conn_patience(timeout);
+    params.timeout_ns = conn_timeout_ns(timeout);
     params.flags |= AQ_CONNECT_ORDERED;
     return aq_connect_start(uri, &params, &conn->link_to);
 }

@@ -80,7 +80,7 @@ static void test_closing_while_the_peer_is_stopped(void **state)
     assert_int_equal(write(to_child[1], "g", 1), 1);
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     assert_true(WIFSTOPPED(status));
-    for (uint64_t until = afi_deadline(PATIENCE_MS); fetches() != MESSAGES;) {
+    for (uint64_t until = afi_deadline(TIMEOUT_MS); fetches() != MESSAGES;) {
         assert_true(aqi_now_ns() < until);
         afi_progress();
     }
@@ -106,7 +106,7 @@ static void test_closing_while_messages_arrive(void **state)
     assert_non_null(peer);
     peer->local = false;
     assert_int_equal(fi_send(from.ep, sent, LEN, NULL, from.other, NULL), 0);
-    for (uint64_t until = afi_deadline(PATIENCE_MS); aqi_list_is_empty(&afi.fetches);) {
+    for (uint64_t until = afi_deadline(TIMEOUT_MS); aqi_list_is_empty(&afi.fetches);) {
         assert_true(aqi_now_ns() < until);
         afi_progress();
     }

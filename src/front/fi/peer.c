@@ -21,12 +21,12 @@ enum {
     PEER_PORTS = 64  /* free ports to try, which others may take first */
 };
 
-#define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
-#define PEER_ROOM_NS     UINT64_C(10000000000)  /* to close other connections */
-#define PEER_WARN_NS     UINT64_C(5000000000)   /* before a warning */
-#define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
-#define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the peer to arrive */
-#define PEER_CLOSE_NS    UINT64_C(2000000000)   /* for all peers, to send before a close */
+#define PEER_TIMEOUT_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
+#define PEER_ROOM_NS    UINT64_C(10000000000)  /* to close other connections */
+#define PEER_WARN_NS    UINT64_C(5000000000)   /* before a warning */
+#define PEER_TRY_NS     UINT64_C(3000000000)   /* for one of several addresses */
+#define PEER_RETRY_NS   UINT64_C(500000000)    /* for a call of the peer to arrive */
+#define PEER_CLOSE_NS   UINT64_C(2000000000)   /* for all peers, to send before a close */
 
 /*
  * Sent with a call and with its answer. Calls are numbered: a call that was abandoned in favor of
@@ -221,10 +221,10 @@ static void peer_drop_connection(struct afi_peer *peer)
     if (connection == NULL) return;
     afi.lost += peer->ident->places == 0;
     uint64_t now = aqi_now_ns(), until = peer->ep->close_by;
-    uint64_t patience = lib_alone_patience(until > now ? until - now : 1);
+    uint64_t usual = lib_alone_set_close_timeout(until > now ? until - now : 1);
     aq_connection_set_context(connection, NULL);
     (void)aq_connection_close(connection);
-    (void)lib_alone_patience(patience);
+    (void)lib_alone_set_close_timeout(usual);
 }
 
 /* Reset to the state before the first connection. */
@@ -347,7 +347,7 @@ static aq_status peer_start(struct afi_peer *peer, const char *uri, bool alone)
         return AQ_ENOTSUP;
     params.data = &hello;
     params.nbytes = sizeof(hello);
-    params.timeout_ns = alone ? PEER_PATIENCE_NS : PEER_TRY_NS;
+    params.timeout_ns = alone ? PEER_TIMEOUT_NS : PEER_TRY_NS;
     if (strncmp(uri, "udp:", 4) == 0 && peer_is_for_anybody(&peer->ident->name))
         params.flags = AQ_CONNECT_ANYBODY;
     params.context = peer;
@@ -523,7 +523,7 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
         peer_call_at(peer, aqi_now_ns() + PEER_RETRY_NS);
         return;
     }
-    bool more = status == AQ_ETIMEOUT && aqi_now_ns() - peer->since < PEER_PATIENCE_NS;
+    bool more = status == AQ_ETIMEOUT && aqi_now_ns() - peer->since < PEER_TIMEOUT_NS;
     char uri[128];
     if (status == AQ_EREFUSED || status == AQ_EPEER)
         more = afi_name_uri(&peer->ep->name, &peer->ident->name, peer->tries, uri, sizeof(uri));

@@ -15,7 +15,7 @@ static int open_world(void **state)
 static aq_connection_event await_opened(const struct afi_peer *peer)
 {
     aq_connection_event event;
-    for (uint64_t until = afi_deadline(PATIENCE_MS);;) {
+    for (uint64_t until = afi_deadline(TIMEOUT_MS);;) {
         assert_true(aqi_now_ns() < until);
         (void)!aq_poll();
         if (aq_connection_next_event(&event) != AQ_OK) continue;

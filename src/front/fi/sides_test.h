@@ -11,7 +11,7 @@
 
 struct fi_provider *fi_prov_ini(void);
 
-enum { PATIENCE_MS = 120000 };
+enum { TIMEOUT_MS = 120000 };
 
 static struct {
     struct fid_fabric *fabric;
@@ -55,7 +55,7 @@ static inline void side_learn(struct side *side, const struct side *other)
 static inline void side_await(const struct side *side)
 {
     struct fi_cq_tagged_entry entry;
-    uint64_t until = afi_deadline(PATIENCE_MS);
+    uint64_t until = afi_deadline(TIMEOUT_MS);
     while (fi_cq_read(side->cq, &entry, 1) != 1)
         assert_true(aqi_now_ns() < until);
 }

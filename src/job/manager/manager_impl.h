@@ -106,9 +106,9 @@ aq_status manager_stream_send(struct manager_stream *stream, const char *text, s
  * valid until the next call. `doing` is for errors. AQ_ETIMEOUT is not recorded: manager_silent
  * does that.
  */
-aq_status manager_stream_line(struct manager_stream *stream, uint64_t patience_ns,
-                              const char *doing, char **line);
-aq_status manager_stream_message(struct manager_stream *stream, uint64_t patience_ns,
+aq_status manager_stream_line(struct manager_stream *stream, uint64_t timeout_ns, const char *doing,
+                              char **line);
+aq_status manager_stream_message(struct manager_stream *stream, uint64_t timeout_ns,
                                  const char *doing, char **message);
 
 /* Time limit for the last answer of a manager. */

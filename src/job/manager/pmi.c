@@ -70,12 +70,12 @@ static AQI_PRINTF(2, 3) aq_status pmi_notify(struct pmi_manager *pmi, const char
 }
 
 /* Receive the next message, which must be `cmd`. A timeout is not recorded. */
-static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
+static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t timeout_ns,
                              struct manager_fields *fields)
 {
     char *text;
-    aq_status status = pmi->second ? manager_stream_message(&pmi->stream, patience_ns, cmd, &text)
-                                   : manager_stream_line(&pmi->stream, patience_ns, cmd, &text);
+    aq_status status = pmi->second ? manager_stream_message(&pmi->stream, timeout_ns, cmd, &text)
+                                   : manager_stream_line(&pmi->stream, timeout_ns, cmd, &text);
     if (status != AQ_OK) return status;
     bool sane = manager_cut(text, pmi->second ? ';' : ' ', fields);
     const char *said = sane ? manager_field(fields, "cmd") : NULL;

@@ -23,20 +23,20 @@ bool manager_is_hydra(void)
            (getenv("PMI_FD") != NULL || getenv("PMI_PORT") != NULL);
 }
 
-/* Wait for `events`, in total at most `patience_ns`; `*waited` accumulates over calls, excluding
+/* Wait for `events`, in total at most `timeout_ns`; `*waited` accumulates over calls, excluding
  * the time for which this process was stopped. */
-static aq_status stream_wait(const struct manager_stream *stream, short events,
-                             uint64_t patience_ns, uint64_t *waited)
+static aq_status stream_wait(const struct manager_stream *stream, short events, uint64_t timeout_ns,
+                             uint64_t *waited)
 {
-    if (*waited >= patience_ns) return AQ_ETIMEOUT;
+    if (*waited >= timeout_ns) return AQ_ETIMEOUT;
     struct pollfd state = {.fd = stream->fd, .events = events};
-    uint64_t left_ms = (patience_ns - *waited) / STREAM_MILLISECOND + 1, before = aqi_now_ns();
+    uint64_t left_ms = (timeout_ns - *waited) / STREAM_MILLISECOND + 1, before = aqi_now_ns();
     poll(&state, 1, (int)aqi_min(left_ms, STREAM_SLICE_MS));
     *waited += aqi_min(aqi_now_ns() - before, STREAM_SLICE_MS * STREAM_MILLISECOND);
     return AQ_OK;
 }
 
-static double stream_patience_s(void)
+static double stream_timeout_s(void)
 {
     return (double)aqi_job_config.start_timeout_ns / 1e9;
 }
@@ -46,7 +46,7 @@ aq_status manager_silent(const char *doing)
     return aqi_fail(AQ_ETIMEOUT, "job",
                     "no answer from the manager for %.3g s (%s): it hangs or is stopped; start the "
                     "job again, or raise AQ_START_TIMEOUT",
-                    stream_patience_s(), doing);
+                    stream_timeout_s(), doing);
 }
 
 static aq_status stream_gone(const char *doing)
@@ -75,7 +75,7 @@ aq_status manager_stream_send(struct manager_stream *stream, const char *text, s
 }
 
 /* Receive more bytes. */
-static aq_status stream_fill(struct manager_stream *stream, uint64_t patience_ns, const char *doing,
+static aq_status stream_fill(struct manager_stream *stream, uint64_t timeout_ns, const char *doing,
                              uint64_t *waited)
 {
     if (stream->taken != 0) {
@@ -98,13 +98,13 @@ static aq_status stream_fill(struct manager_stream *stream, uint64_t patience_ns
         if (errno != EAGAIN && errno != EINTR)
             return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot receive from the manager (%s)",
                                   doing);
-        aq_status status = stream_wait(stream, POLLIN, patience_ns, waited);
+        aq_status status = stream_wait(stream, POLLIN, timeout_ns, waited);
         if (status != AQ_OK) return status;
     }
 }
 
-aq_status manager_stream_line(struct manager_stream *stream, uint64_t patience_ns,
-                              const char *doing, char **line)
+aq_status manager_stream_line(struct manager_stream *stream, uint64_t timeout_ns, const char *doing,
+                              char **line)
 {
     uint64_t waited = 0;
     for (;;) {
@@ -116,12 +116,12 @@ aq_status manager_stream_line(struct manager_stream *stream, uint64_t patience_n
             *line = from;
             return AQ_OK;
         }
-        aq_status status = stream_fill(stream, patience_ns, doing, &waited);
+        aq_status status = stream_fill(stream, timeout_ns, doing, &waited);
         if (status != AQ_OK) return status;
     }
 }
 
-aq_status manager_stream_message(struct manager_stream *stream, uint64_t patience_ns,
+aq_status manager_stream_message(struct manager_stream *stream, uint64_t timeout_ns,
                                  const char *doing, char **message)
 {
     uint64_t waited = 0;
@@ -141,7 +141,7 @@ aq_status manager_stream_message(struct manager_stream *stream, uint64_t patienc
             *message = from;
             return AQ_OK;
         }
-        aq_status status = stream_fill(stream, patience_ns, doing, &waited);
+        aq_status status = stream_fill(stream, timeout_ns, doing, &waited);
         if (status != AQ_OK) return status;
     }
 }
@@ -226,5 +226,5 @@ aq_status manager_fence_late(const struct aqi_manager *manager)
                     "%s did not report within %.3g s that all %u ranks have joined the exchange at "
                     "the start (it does not report which are missing): a process hangs or does not "
                     "call aq_init; raise AQ_START_TIMEOUT if it needs longer",
-                    manager->info.version, stream_patience_s(), manager->info.size);
+                    manager->info.version, stream_timeout_s(), manager->info.size);
 }

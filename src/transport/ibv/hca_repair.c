@@ -97,7 +97,7 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
  * Architecture Specification, volume 1, 9.7.6.1.3). The time doubles after each failure; otherwise
  * a merely slow connection would never succeed.
  */
-static uint64_t hca_repair_patience(const struct hca_link *link)
+static uint64_t hca_repair_timeout(const struct hca_link *link)
 {
     uint64_t ns = hca_config.silence_ns;
     if (ns == 0) ns = 4 * (hca_config.retries + 1) * (UINT64_C(4096) << hca_config.timeout);
@@ -116,7 +116,7 @@ static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsign
         link->last_tail = link->tail;
         link->since = link->tail != link->head ? hca->rdma.now : 0;
     }
-    if (link->since == 0 || hca->rdma.now - link->since < hca_repair_patience(link)) return;
+    if (link->since == 0 || hca->rdma.now - link->since < hca_repair_timeout(link)) return;
     link->since = hca->rdma.now;
     if (link->unsignaled == link->head - link->tail) {
         hca_link_mark(hca, peer, rail);
@@ -146,7 +146,7 @@ uint64_t hca_repair_deadline(const struct hca_tp *hca)
             const struct hca_link *link = &peer->link[r];
             if (link->tail == link->head) continue;
             uint64_t since = link->since != 0 ? link->since : hca->rdma.now;
-            first = aqi_min(first, since + hca_repair_patience(link));
+            first = aqi_min(first, since + hca_repair_timeout(link));
         }
     }
     return first;

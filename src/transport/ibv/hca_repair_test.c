@@ -71,31 +71,31 @@ static void later_request_completes_messages(void **unused)
 
 static void stalled_adapter_causes_reconnection(void **unused)
 {
-    uint64_t patience = UINT64_C(32) * 4096 << 18; /* 34 s */
+    uint64_t timeout = UINT64_C(32) * 4096 << 18; /* 34 s */
     send_one();
-    assert_true(hca_repair_deadline(hca) == hca->rdma.now + patience);
+    assert_true(hca_repair_deadline(hca) == hca->rdma.now + timeout);
     look(0);
-    look(patience - 1);
+    look(timeout - 1);
     assert_int_equal(under_way(), 1);
     look(1);
     assert_int_equal(under_way(), 2);
-    look(patience - 1);
+    look(timeout - 1);
     assert_false(peer->broken);
     assert_true(hca_repair_deadline(hca) == hca->rdma.now + 1);
     look(1);
     assert_true(peer->broken);
 }
 
-static void patience_doubles_after_each_stall(void **unused)
+static void timeout_doubles_after_each_stall(void **unused)
 {
     hca_config.silence_ns = SECOND;
     send_one();
     look(0);
     look(SECOND); /* the mark */
     for (unsigned times = 0; times < 14; times++) {
-        uint64_t patience = SECOND << aqi_min(times, 10);
+        uint64_t timeout = SECOND << aqi_min(times, 10);
         look(0);
-        look(patience - 1);
+        look(timeout - 1);
         assert_false(peer->broken);
         look(1);
         assert_true(peer->broken);
@@ -201,7 +201,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         WORLD_TEST(later_request_completes_messages),
         WORLD_TEST(stalled_adapter_causes_reconnection),
-        WORLD_TEST(patience_doubles_after_each_stall),
+        WORLD_TEST(timeout_doubles_after_each_stall),
         WORLD_TEST(slow_adapter_keeps_the_connection),
         WORLD_TEST(idle_time_does_not_count),
         WORLD_TEST(one_failed_receive_does_not_lose_the_peer),

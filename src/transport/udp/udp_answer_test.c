@@ -121,7 +121,7 @@ static void busy_call(void)
 static void go_on(bool (*done)(void), bool nudged)
 {
     struct pollfd caller = {.fd = world.rendezvous->epoll, .events = POLLIN};
-    uint64_t until = aqi_now_ns() + PATIENCE_MS * 1000000ull;
+    uint64_t until = aqi_now_ns() + TIMEOUT_MS * 1000000ull;
     while (!done()) {
         assert_true(aqi_now_ns() < until);
         if (nudged) nudge();
@@ -162,7 +162,7 @@ static void test_messages(void **state)
     go_on(has_parked, true);
     assert_int_equal(world.calls, 0);
     assert_int_equal(busy.rendezvous->channels->state, UDP_CHANNEL_TAKEN);
-    assert_int_equal(poll(&wakes, 1, PATIENCE_MS), 1);
+    assert_int_equal(poll(&wakes, 1, TIMEOUT_MS), 1);
     go_on(is_announced, true);
     assert_int_equal(world.calls, 1);
     assert_int_equal(busy.rendezvous->channels->state, UDP_CHANNEL_OPEN);

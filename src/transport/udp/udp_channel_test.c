@@ -24,7 +24,7 @@ static void test_first_and_next(void **state)
     assert_int_equal(world.calls, 1);
     assert_int_equal(world.messages, 2);
     assert_int_equal(world.len, 0);
-    run(2 * PATIENCE * SECOND);
+    run(2 * FIRST_TIMEOUT * SECOND);
     assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
     assert_int_equal(world.ends, 0);
 }

@@ -32,13 +32,13 @@ struct head {
 enum {
     PACKET = 1232,
     FLYING = 256,
-    WAITING = 32, /* maximum number of messages that a channel keeps */
-    REFUSALS = 3, /* in a row, */
-    APART = 10,   /* ms */
-    PINGS = 8,    /* in AQ_UDP_KEEPALIVE */
-    PATIENCE = 5, /* s, for the first message */
-    LINGERS = 10, /* s */
-    LEAVES = 500, /* ms */
+    WAITING = 32,      /* maximum number of messages that a channel keeps */
+    REFUSALS = 3,      /* in a row, */
+    APART = 10,        /* ms */
+    PINGS = 8,         /* in AQ_UDP_KEEPALIVE */
+    FIRST_TIMEOUT = 5, /* s, for the first message */
+    LINGERS = 10,      /* s */
+    LEAVES = 500,      /* ms */
     LARGEST = AQI_HANDSHAKE_MAX
 };
 
@@ -277,7 +277,7 @@ static inline void channel_open(bool caller)
     memcpy(channel->call.caller, "caller", 6);
     memcpy(channel->call.listener, "listener", 8);
     channel->listener = caller ? NULL : world.listener;
-    channel->until = caller ? 0 : world.rendezvous->now + PATIENCE * SECOND;
+    channel->until = caller ? 0 : world.rendezvous->now + FIRST_TIMEOUT * SECOND;
     channel->user = caller ? &world : NULL;
     assert_int_equal(udp_channel_up(channel), AQ_OK);
     world.channel = channel;

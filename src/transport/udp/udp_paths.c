@@ -17,7 +17,7 @@
 /* ms after which the path is tried again: it may have been repaired, or was only congested. */
 #define PATHS_LAST_MS 60000
 /* ns for which ranks other than 0 wait, as rank 0 may detect it seconds later. */
-#define PATHS_PATIENCE UINT64_C(10000000000)
+#define PATHS_DELAY UINT64_C(10000000000)
 
 /* An entry per host: when it was found, in ms, and how many bytes; 0: nothing is known. */
 enum { PATHS_SIZE_BITS = 16, PATHS_SIZE = (1 << PATHS_SIZE_BITS) - 1 };
@@ -102,9 +102,9 @@ void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
     if (path != NULL) atomic_store_explicit(path, entry, memory_order_relaxed);
     if (udp->small.due != 0 || udp_paths_has_warned(udp)) return;
     if (udp->params.self != 0)
-        wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * PATHS_PATIENCE / PART;
+        wait = PATHS_DELAY + aqi_min(udp->params.host, HOSTS) * PATHS_DELAY / PART;
     bool alone = !agreed || udp_paths_is_first(udp, id);
-    if (!alone) wait += 4 * PATHS_PATIENCE;
+    if (!alone) wait += 4 * PATHS_DELAY;
     udp->small =
         (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable, .alone = alone};
 }

@@ -34,7 +34,7 @@ enum {
     RENDEZVOUS_ROOM = 1 << 20, /* bytes of a listener's buffer: room for the calls of thousands */
     RENDEZVOUS_FAREWELL = 5000 /* ms that closing takes at most */
 };
-static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
+static const uint64_t rendezvous_first_timeout_ns = 5000000000; /* for the first message */
 
 /* A packet at a listener, and the way back, from the address to which it was sent. */
 struct rendezvous_packet {
@@ -308,7 +308,7 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     channel->call = packet->call;
     channel->host = packet->from;
     *aqi_sockaddr_port(&channel->host) = 0;
-    channel->until = rendezvous->now + rendezvous_patience_ns;
+    channel->until = rendezvous->now + rendezvous_first_timeout_ns;
     int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
     if (fd >= 0 && aqi_random(channel->call.listener, UDP_CALL_BYTES, "udp") == AQ_OK &&
         udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK) {

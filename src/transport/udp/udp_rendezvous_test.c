@@ -368,14 +368,14 @@ static void test_room_in_all(void **state)
 /* A call that was taken, but sends nothing, is dropped after a time, and not announced. */
 static void test_callers_that_say_nothing(void **state)
 {
-    const uint64_t patience = 5000000000;
+    const uint64_t timeout = 5000000000;
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
-    world.rendezvous->now = 1000 * patience;
+    world.rendezvous->now = 1000 * timeout;
     assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
     struct aqi_control_channel *channel = world.rendezvous->channels;
     assert_ptr_equal(channel->listener, world.listener);
-    world.rendezvous->now += patience - 1;
+    world.rendezvous->now += timeout - 1;
     udp_channel_turn(channel);
     assert_int_equal(channel->state, UDP_CHANNEL_TAKEN);
     world.rendezvous->now++;

@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 60000 /* much more than anything here takes */ };
+enum { TIMEOUT_MS = 60000 /* much more than anything here takes */ };
 
 static struct {
     struct aqi_rendezvous *rendezvous;
@@ -83,7 +83,7 @@ static inline int stranger(const char *ip)
 static inline void await(int fd)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLIN};
-    assert_int_equal(poll(&wanted, 1, PATIENCE_MS), 1);
+    assert_int_equal(poll(&wanted, 1, TIMEOUT_MS), 1);
 }
 
 static inline int world_setup(void **state)

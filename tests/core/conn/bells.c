@@ -136,7 +136,7 @@ static void crowd(uint32_t number)
 /* --- peers that do not do their part ---------------------------------------------------------- */
 
 /* A server of two clients, the liar and an honest one. It ends when both connections have ended. */
-static void patient_server(uint32_t number)
+static void waiting_server(uint32_t number)
 {
     (void)number;
     open_with_handlers(AQ_THREAD_SINGLE);
@@ -242,7 +242,7 @@ static void honest(uint32_t waits)
 static void play_with(const char *name, void (*liar)(uint32_t number), uint32_t waits)
 {
     play_begin(name);
-    pid_t server = play_start(patient_server, 1);
+    pid_t server = play_start(waiting_server, 1);
     pid_t other = play_start(liar, 0), client = play_start(honest, waits);
     play_ended(client);
     if (liar == dead)

@@ -199,8 +199,8 @@ static void post(int fd, enum udp_call_kind kind, struct udp_call *packet)
 /* Receive the answer to the last packet sent. False: none has arrived within a long time. */
 static bool answer(int fd, struct udp_call *packet)
 {
-    struct timeval patience = {.tv_sec = 10};
-    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+    struct timeval timeout = {.tv_sec = 10};
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0);
     ssize_t len = recv(fd, packet, sizeof(*packet), 0);
     if (len != sizeof(*packet)) return false;
     CHECK(udp_call_read(mac, packet, sizeof(*packet), packet));
@@ -319,7 +319,7 @@ static void mute(uint32_t number)
     aqi_mac_close(mac);
 }
 
-static void patient(uint32_t number)
+static void waiting_client(uint32_t number)
 {
     aq_connection_event event;
     role_open(AQ_THREAD_SINGLE, 0);
@@ -497,7 +497,7 @@ int main(void)
         play_ended(processes[i]);
     for (uint32_t knows = 0; knows < 2; knows++) {
         play_begin("mutes");
-        pid_t each[3] = {play_start(patient, knows), play_start(mute, knows),
+        pid_t each[3] = {play_start(waiting_client, knows), play_start(mute, knows),
                          play_start(visitor, 0)};
         for (int i = 0; i < 3; i++)
             play_ended(each[i]);

@@ -116,7 +116,7 @@ static int good_object(void)
     return fd;
 }
 
-static void patient_server(uint32_t number)
+static void waiting_server(uint32_t number)
 {
     (void)number;
     role_open(AQ_THREAD_SINGLE, 0);
@@ -204,7 +204,7 @@ int main(void)
     play_ended(process);
 
     play_begin("liars.giver");
-    process = play_start(patient_server, 0);
+    process = play_start(waiting_server, 0);
     play_ended(play_start(measure, 0));
     play_ended(play_start(giver, 0));
     play_ended(process);

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LISTENERS = 3, SLEEPERS = 2, CLIENTS = 4, VISITS = 200, PATIENCE_MS = 60000 };
+enum { LISTENERS = 3, SLEEPERS = 2, CLIENTS = 4, VISITS = 200, TIMEOUT_MS = 60000 };
 enum { LISTENS = 0, CALL, CALLED, LEAVE };
 
 static char (*uris)[256]; /* shared by all processes */
@@ -228,7 +228,7 @@ static void *sleeper(void *arg)
     struct pollfd fds[] = {{.fd = fd_of(listener), .events = POLLIN},
                            {.fd = race.over, .events = POLLIN}};
     while (!is_over(NULL)) {
-        CHECK(poll(fds, COUNT_OF(fds), PATIENCE_MS) > 0); /* otherwise a wake-up was lost */
+        CHECK(poll(fds, COUNT_OF(fds), TIMEOUT_MS) > 0); /* otherwise a wake-up was lost */
         take_all(listener);
     }
     return NULL;

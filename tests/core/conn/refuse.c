@@ -219,7 +219,7 @@ static void silent(uint32_t number)
     job_close();
 }
 
-static void impatient(uint32_t number)
+static void client_with_timeout(uint32_t number)
 {
     pid_t server = (pid_t)number;
     aq_connection *conn;
@@ -353,7 +353,7 @@ int main(void)
     play_begin("silent");
     server = play_start(silent, 0);
     await_stopped(server);
-    play_ended(play_start(impatient, (uint32_t)server));
+    play_ended(play_start(client_with_timeout, (uint32_t)server));
     atomic_store(&play->flag[1], 1);
     play_ended(server);
 

@@ -207,7 +207,7 @@ static uint32_t send_until_late(aq_connection *conn)
     return sent;
 }
 
-static void patient_client(uint32_t number)
+static void waiting_client(uint32_t number)
 {
     aq_connection_event event;
     (void)number;
@@ -306,7 +306,7 @@ int main(void)
     }
     play_begin("stopped");
     one = play_start(server, 0);
-    two = play_start(patient_client, 0);
+    two = play_start(waiting_client, 0);
     play_ended(two);
     play_ended(one);
     play_begin("changing");
