@@ -3,8 +3,6 @@
  * on each rail: a reliable connection with its queue pair. Links are set up when a peer is first
  * used, by greetings over unreliable datagrams (hca_greet.c). Messages go over the first link that
  * works; transfers are spread over all that do. If one fails, the others take over (hca_repair.c).
- *
- * One lock guards everything; it is not held while handlers run.
  */
 #ifndef AQI_IBV_IMPL_H
 #define AQI_IBV_IMPL_H

@@ -2,8 +2,6 @@
  * Private to ofi. There is one endpoint, which needs no connections: a peer is an entry of the
  * address vector, added on first use. All completions come from one queue; the context of an entry
  * identifies the operation. With several domains (ofi_domains.c), each has all of this.
- *
- * One lock guards everything; it is not held while handlers run.
  */
 #ifndef AQI_OFI_IMPL_H
 #define AQI_OFI_IMPL_H
