@@ -96,11 +96,12 @@ static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struc
 }
 
 /* Whether this acknowledges the retransmission. If the packet reached the peer before the
- * retransmission was sent, it was the first transmission that arrived. */
+ * retransmission was sent, it was the first transmission that arrived. The time that the
+ * acknowledgement waited here does not count. */
 static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {
-    return conn->delay != UINT16_MAX && (uint64_t)conn->delay * 1000 < env->now - news->again;
+    return conn->delay != UINT16_MAX && env->arrived > news->again + (uint64_t)conn->delay * 1000;
 }
 
 /*

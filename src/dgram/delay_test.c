@@ -111,6 +111,35 @@ static void test_lost_at_unknown_time(void **state)
     close_timely();
 }
 
+/*
+ * An acknowledgement that had arrived before its packet was retransmitted, and is read later, does
+ * not show that the packets behind it are lost.
+ */
+static void test_read_after_retransmission(void **state)
+{
+    enum { SENT = 3 };
+    open_late();
+    for (unsigned i = 0; i < SENT; i++) {
+        assert_int_equal(say(0, 0), AQ_OK);
+        aqi_dgram_progress(net.end[0], true, net.now);
+    }
+    assert_int_equal(net.flying, SENT);
+    aqi_dgram_input(net.end[1], net.wire[0].bytes, net.wire[0].len, true, 0, net.now);
+    net.now += 60 * US; /* acknowledgements are delayed by 50 */
+    aqi_dgram_progress(net.end[1], true, net.now);
+    assert_int_equal(net.flying, SENT + 1);
+    uint64_t acknowledged = net.now;
+    net.now += 10 * MS;
+    aqi_dgram_progress(net.end[0], true, net.now);
+    assert_int_equal(aqi_dgram_count(net.end[0], AQI_DGRAM_RESENT), 1);
+    net.now += 70 * US;
+    aqi_dgram_input(net.end[0], net.wire[SENT].bytes, net.wire[SENT].len, true,
+                    net.now - acknowledged, net.now);
+    aqi_dgram_progress(net.end[0], true, net.now);
+    assert_int_equal(aqi_dgram_count(net.end[0], AQI_DGRAM_RESENT), 1);
+    pair_close();
+}
+
 /* End 0 computes, so that its answer to 1 takes long; then an answer that 0 waits for is lost. */
 static void test_answer_lost_after_absence(void **state)
 {
@@ -139,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_measured_without_progress),
         cmocka_unit_test(test_left_at_unknown_time),
         cmocka_unit_test(test_lost_at_unknown_time),
+        cmocka_unit_test(test_read_after_retransmission),
         cmocka_unit_test(test_answer_lost_after_absence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
