@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Exported symbols: both libraries export exactly the functions declared AQ_API, so that no
-internal name can clash with a program's.
+internal name can clash with a program's. Shared libraries, OTHER ones as well, are never unloaded:
+their threads may still run.
 
-usage: exports.py ROOT SHARED_LIBRARY STATIC_LIBRARY
+usage: exports.py ROOT SHARED_LIBRARY STATIC_LIBRARY [OTHER...]
 """
 
 import pathlib
@@ -22,7 +23,7 @@ def symbols(*options):
 
 
 def main():
-    root, shared, static = sys.argv[1:]
+    root, shared, static, *others = sys.argv[1:]
     sys.path.insert(0, str(pathlib.Path(root) / "tools/dev"))
     import aqheaders
 
@@ -36,7 +37,12 @@ def main():
             findings.append(f"{library}: {name} is declared AQ_API but not exported")
         for name in sorted(exported - declared):
             findings.append(f"{library}: exports {name}, which no public header declares AQ_API")
-    tree.report("exports", findings, 2)
+    for library in [shared, *others]:
+        dynamic = subprocess.run(["readelf", "-d", library], check=True, capture_output=True,
+                                 text=True).stdout
+        if "NODELETE" not in dynamic:
+            findings.append(f"{library}: not linked with -z nodelete")
+    tree.report("exports", findings, 2 + len(others))
 
 
 if __name__ == "__main__":
