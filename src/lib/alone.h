@@ -39,9 +39,8 @@ static inline void lib_alone_yield(unsigned polls)
 }
 
 /*
- * A thread that makes progress while the program makes no calls, which make progress themselves.
- * The front end sets the first members. The thread acts once there has been no call for a
- * millisecond, until the next one.
+ * A thread that makes progress while the program rarely makes calls, which make progress
+ * themselves: not while there is one every 200 us. The front end sets the first members.
  */
 struct lib_alone_thread {
     struct aqi_big_lock *lock; /* of all calls of the front end */
@@ -56,7 +55,8 @@ struct lib_alone_thread {
     _Atomic uint32_t calls; /* written with the lock held */
     atomic_bool asleep, stops;
     bool runs;
-    uint32_t seen;
+    uint32_t seen;    /* calls at the last check, */
+    uint64_t checked; /* and when that was, in ns */
     int kick;
     pthread_t id;
 };

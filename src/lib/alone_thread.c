@@ -1,4 +1,5 @@
 /* Progress for a front end while its program makes no calls: see alone.h. */
+#include "base/clock.h"
 #include "base/kick.h"
 #include "base/thread.h"
 #include "lib/alone.h"
@@ -9,7 +10,8 @@
 
 enum {
     THREAD_ROUNDS = 64, /* consecutive rounds of progress before it lets others run */
-    THREAD_NAP_MS = 1
+    THREAD_NAP_MS = 1,
+    THREAD_OFTEN_NS = 200000 /* a program that calls more often than this needs no thread */
 };
 
 void lib_alone_thread_wake(struct lib_alone_thread *thread)
@@ -29,14 +31,24 @@ static void lib_thread_nap(const struct lib_alone_thread *thread)
     if (poll(&kick, 1, THREAD_NAP_MS) > 0) (void)aqi_kick_take(thread->kick);
 }
 
+/* Whether the program has called often since the last check. */
+static bool lib_thread_is_spared(struct lib_alone_thread *thread)
+{
+    uint32_t calls = lib_thread_calls(thread);
+    uint64_t now = aqi_now_ns();
+    bool often = (uint64_t)(calls - thread->seen) * THREAD_OFTEN_NS > now - thread->checked;
+    thread->seen = calls;
+    thread->checked = now;
+    return often;
+}
+
 /*
- * Wait until the program has made no call for a while. Does not take the lock: if this thread were
- * preempted while holding it, the program would be delayed.
+ * Wait until the program calls rarely. Does not take the lock: if this thread were preempted while
+ * holding it, the program would be delayed.
  */
 static void lib_thread_await_silence(struct lib_alone_thread *thread)
 {
-    for (uint32_t now; !thread->stops && (now = lib_thread_calls(thread)) != thread->seen;
-         thread->seen = now)
+    while (!thread->stops && lib_thread_is_spared(thread))
         lib_thread_nap(thread);
 }
 

@@ -3,7 +3,9 @@
 #include "base/kick.h"
 #include "lib/alone.h"
 
+#include <poll.h>
 #include <sched.h>
+#include <time.h>
 
 static struct aqi_big_lock lock;
 static _Atomic unsigned turns;
@@ -113,6 +115,34 @@ static void calls_of_the_turn_do_not_count(void **state)
     thread.turn = turn;
 }
 
+static _Atomic unsigned naps;
+
+/* Replaces the C library's, to count the naps: only these are on a single descriptor. */
+int poll(struct pollfd *fds, nfds_t count, int ms)
+{
+    struct timespec limit = {ms / 1000, ms % 1000 * 1000000};
+    naps += count == 1;
+    return ppoll(fds, count, ms < 0 ? NULL : &limit, NULL);
+}
+
+static void rare_calls_do_not_delay_it(void **state)
+{
+    static const struct timespec rarely = {.tv_nsec = 1000000};
+    start(-1);
+    await_sleep();
+    naps = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        (void)nanosleep(&rarely, NULL);
+        unsigned before = turns;
+        call();
+        while (turns == before)
+            sched_yield();
+        await_sleep();
+    }
+    assert_int_equal(naps, 0);
+    stop();
+}
+
 static void *call_often(void *stops)
 {
     while (!*(atomic_bool *)stops)
@@ -141,6 +171,7 @@ int main(void)
         cmocka_unit_test(arrivals_and_calls_wake_it),
         cmocka_unit_test(a_limited_sleep_ends),
         cmocka_unit_test(calls_of_the_turn_do_not_count),
+        cmocka_unit_test(rare_calls_do_not_delay_it),
         cmocka_unit_test(it_ends_while_there_are_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
