@@ -155,7 +155,7 @@ static bool conn_waits_for_transfers(struct aqc_conn *conn)
 {
     bool pending = conn->unstarted != &conn->ops || !aqi_list_is_empty(&conn->under_way);
     if (!pending || conn->state != AQC_OPEN || conn->silent) return false;
-    if (!conn->leaving) (void)!aq_connection_keepalive(conn->link_to, AQC_PATIENCE_NS);
+    if (!conn->leaving) (void)!aq_connection_keepalive(conn->link_to, AQC_CLOSE_NS);
     conn->leaving = true;
     return true;
 }
@@ -175,7 +175,7 @@ static bool conn_waits_for_some(const struct aqi_node *conns, uint64_t *since, u
     }
     if (*since == 0 || now_done != *done) *since = now;
     *done = now_done;
-    return !flushed && (now - *since < AQC_PATIENCE_NS || transfers);
+    return !flushed && (now - *since < AQC_CLOSE_NS || transfers);
 }
 
 /* Other threads, with other endpoints and connections, run meanwhile. The delays that silent peers
@@ -188,7 +188,7 @@ void aqc_conn_close_all(struct aqi_node *conns)
         aqc_progress();
         aqc_pause(rounds);
     }
-    uint64_t until = aqi_now_ns() + AQC_PATIENCE_NS;
+    uint64_t until = aqi_now_ns() + AQC_CLOSE_NS;
     while (!aqi_list_is_empty(conns)) {
         struct aqc_conn *conn = AQI_OF(conns->next, struct aqc_conn, link);
         uint64_t now = aqi_now_ns();
@@ -271,7 +271,7 @@ static cci_event_type_t conn_result(const struct aqc_conn *conn)
 static void conn_failed(struct aqc_conn *conn, cci_status_t status)
 {
     aqc_event_about(conn, conn_result(conn), status);
-    conn_end(conn, AQC_PATIENCE_NS);
+    conn_end(conn, AQC_CLOSE_NS);
 }
 
 int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr,
@@ -440,9 +440,9 @@ static void conn_lost(struct aqc_conn *conn, cci_status_t status)
     } else if (conn->state == AQC_OPEN) {
         conn_set_state(conn, AQC_GONE);
         aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
-        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn, AQC_PATIENCE_NS);
+        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn, AQC_CLOSE_NS);
     } else {
-        conn_end(conn, AQC_PATIENCE_NS);
+        conn_end(conn, AQC_CLOSE_NS);
     }
 }
 

@@ -112,7 +112,7 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
 
 /* --- connections ----------------------------------------------------------------------------- */
 
-#define AQC_PATIENCE_NS UINT64_C(5000000000) /* at a disconnect, for peers that are silent */
+#define AQC_CLOSE_NS UINT64_C(5000000000) /* at a disconnect, for peers that are silent */
 
 enum aqc_state {
     AQC_CALLING,
@@ -195,9 +195,9 @@ void aqc_conn_activate(struct aqc_conn *conn);
  * or, during transfers, does not respond.
  */
 void aqc_conn_close_all(struct aqi_node *conns);
-/* Close the connection below, which ends all transfers. `patience`: for what it has not delivered
- * yet, in ns. */
-void aqc_conn_release(struct aqc_conn *conn, uint64_t patience);
+/* Close the connection below, which ends all transfers; what it has not delivered yet may take
+ * `timeout_ns`. */
+void aqc_conn_release(struct aqc_conn *conn, uint64_t timeout_ns);
 void aqc_conn_unref(struct aqc_conn *conn);
 /* Report a connection that is open below. Returns false if the peer is no CCI program. */
 bool aqc_conn_open(struct aqc_conn *conn);

@@ -381,7 +381,7 @@ void aqc_conn_push(struct aqc_conn *conn)
         aqc_rma_push(conn);
     if (conn->state != AQC_OPEN) {
         aqc_op_complete(conn);
-        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn, AQC_PATIENCE_NS);
+        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn, AQC_CLOSE_NS);
         return;
     }
     message_push(conn);
