@@ -83,6 +83,24 @@ static void malformed_numbers(void)
     CHECK_OK(cci_finalize());
 }
 
+/* A URI of another device is reported. */
+static void other_device(void)
+{
+    struct capture capture;
+    cci_endpoint_t *endpoint;
+    side_configure("[a]\ntransport = sm\n");
+    (void)begin();
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    capture_begin(&capture);
+    CHECK_STATUS(
+        cci_connect(endpoint, "sock://127.0.0.1:1", NULL, 0, CCI_CONN_ATTR_RO, NULL, 0, NULL),
+        CCI_EINVAL);
+    CHECK(strstr(capture_end(&capture), "cannot connect to sock://127.0.0.1:1: its device takes "
+                                        "sm://...") != NULL);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK_OK(cci_finalize());
+}
+
 /* Sections that cannot be used are reported, but for those of CCI's other transports. */
 static void unusable_sections(void)
 {
@@ -320,6 +338,7 @@ int main(void)
     texts();
     of_a_file();
     malformed_numbers();
+    other_device();
     unusable_sections();
     too_many();
     numbers_in_use();

@@ -368,9 +368,13 @@ bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t le
     const struct aqi_log_name *scheme = &device_kinds[kind].scheme;
     size_t n = strlen(scheme->outside);
     aqi_log_rename(scheme);
-    if (strncmp(uri, scheme->outside, n) != 0) return false;
-    int written = snprintf(inside, len, "%s%s", scheme->inside, uri + n);
-    return written > 0 && (size_t)written < len;
+    bool fits = strncmp(uri, scheme->outside, n) == 0 &&
+                snprintf(inside, len, "%s%s", scheme->inside, uri + n) < (int)len;
+    if (!fits)
+        aqi_log(AQI_LOG_WARN, "cci",
+                "this endpoint cannot connect to %.200s: its device takes %s...", uri,
+                scheme->outside);
+    return fits;
 }
 
 char *aqc_uri_outside(enum aqc_kind kind, const char *inside)
