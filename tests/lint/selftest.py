@@ -274,14 +274,17 @@ class LintTest(unittest.TestCase):
         status = "".join(f"int {name}(void) {{ return 0; }}\n" for name in
                          ("aq_status_name", "aq_status_text", "aq_error_message",
                           "aq_error_log"))
-        shared = self.compile("good.so", defined + status, "-shared", "-fPIC")
+        flags = ["-shared", "-fPIC", "-Wl,-z,nodelete"]
+        shared = self.compile("good.so", defined + status, *flags)
         archive = self.compile("good.o", defined + status, "-c")
         self.assert_clean("exports", shared, archive)
 
-        other = self.compile("other.so", status, "-shared", "-fPIC")
+        other = self.compile("other.so", defined + status, "-shared", "-fPIC")
+        self.assert_finds("other.so: not linked with -z nodelete", "exports", shared, archive, other)
+        other = self.compile("other.so", status, *flags)
         self.assert_finds("aq_thing_do is declared AQ_API but not exported", "exports", other,
                           archive)
-        other = self.compile("other.so", defined + status + "int aq_secret;\n", "-shared", "-fPIC")
+        other = self.compile("other.so", defined + status + "int aq_secret;\n", *flags)
         self.assert_finds("exports aq_secret", "exports", other, archive)
         other = self.compile("other.o", defined + status + "int shm_post;\n", "-c")
         self.assert_finds("exports shm_post", "exports", shared, other)
