@@ -280,7 +280,7 @@ class LintTest(unittest.TestCase):
         self.assert_clean("exports", shared, archive)
 
         other = self.compile("other.so", defined + status, "-shared", "-fPIC")
-        self.assert_finds("other.so: not linked with -z nodelete", "exports", shared, archive, other)
+        self.assert_finds("other.so: not linked with -z no", "exports", shared, archive, other)
         other = self.compile("other.so", status, *flags)
         self.assert_finds("aq_thing_do is declared AQ_API but not exported", "exports", other,
                           archive)
