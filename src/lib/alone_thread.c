@@ -1,4 +1,4 @@
-/* Progress for a front end while its program makes no calls: see alone.h. */
+/* Progress for a front end while its program rarely makes calls: see alone.h. */
 #include "base/clock.h"
 #include "base/kick.h"
 #include "base/thread.h"
