@@ -218,6 +218,15 @@ static void pmi_close(struct aqi_manager *manager)
 
 /* ---- opening with PMI-1 ---- */
 
+/* A part of the version of the protocol, of at most two digits. */
+static bool pmi_version(const struct manager_fields *fields, const char *name, uint32_t *number)
+{
+    uint32_t value;
+    if (!manager_number(manager_field(fields, name), &value) || value > 99) return false;
+    *number = value;
+    return true;
+}
+
 static aq_status pmi_name(struct pmi_manager *pmi, const char *name)
 {
     if (name == NULL || !manager_is_word(name) || strlen(name) >= AQI_MANAGER_NAME)
@@ -271,9 +280,8 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
     aq_status status = pmi_query(pmi, false, "response_to_init", &fields,
                                  "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (status != AQ_OK) return status;
-    if (pmi_refused(pmi, &fields) ||
-        !manager_number(manager_field(&fields, "pmi_version"), &version) ||
-        !manager_number(manager_field(&fields, "pmi_subversion"), &sub) || version != 1)
+    if (pmi_refused(pmi, &fields) || !pmi_version(&fields, "pmi_version", &version) ||
+        !pmi_version(&fields, "pmi_subversion", &sub) || version != 1)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not support PMI-1: set AQ_BOOT=pmi2 or AQ_BOOT=pmix");
     snprintf(pmi->manager.info.version, AQI_MANAGER_NAME, "PMI %u.%u", version, sub);
@@ -320,7 +328,7 @@ static aq_status pmi_greet_2(struct pmi_manager *pmi)
     }
     if (status != AQ_OK) return status;
     if (!manager_cut(line, ' ', &fields) || pmi_refused(pmi, &fields) ||
-        !manager_number(manager_field(&fields, "pmi_version"), &version) || version != 2)
+        !pmi_version(&fields, "pmi_version", &version) || version != 2)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not support PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
     return AQ_OK;
@@ -347,8 +355,8 @@ static aq_status pmi_introduce_2(struct pmi_manager *pmi)
         return aqi_fail(AQ_EPROTO, "job",
                         "the manager does not report the rank and the size of the job in PMI-2's "
                         "fullinit-response");
-    if (!manager_number(manager_field(&fields, "pmi-version"), &major) ||
-        !manager_number(manager_field(&fields, "pmi-subversion"), &minor))
+    if (!pmi_version(&fields, "pmi-version", &major) ||
+        !pmi_version(&fields, "pmi-subversion", &minor))
         major = 2, minor = 0; /* hydra 4.2 reports none here, but this one before */
     snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
     return AQ_OK;

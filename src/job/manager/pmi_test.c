@@ -188,6 +188,8 @@ static const struct bad {
     {&aqi_manager_pmi, HI "cmd=max", false, AQ_ETIMEOUT, "(maxes)"},
     {&aqi_manager_pmi, "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n", false,
      AQ_EPROTO, "does not support PMI-1"},
+    {&aqi_manager_pmi, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=100\n", false,
+     AQ_EPROTO, "does not support PMI-1"},
     {&aqi_manager_pmi, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n", false,
      AQ_EPROTO, "does not support PMI-1"},
     {&aqi_manager_pmi, "HTTP/1.1 400 Bad Request\n", false, AQ_EPROTO, "an invalid command"},
